@@ -134,7 +134,7 @@ async def _start(
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
-    await migrate(database, MIGRATIONS)
+    await migrate(database, MIGRATIONS, tables.metadata.create_all)
     await ensure_operator_token(database, tables.tokens, settings, clock)
     identities = await OwnIdentities.of(
         database, tables.identities, SerialFile(settings.data_dir / "identity.serial")

@@ -48,6 +48,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print every statement of the
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DEFAULT_HOME = Path(".tacit")
+TRUST_FILE = Path("tacit-trust.json")
 _INLINE: Final = "the text given"
 
 

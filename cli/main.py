@@ -64,7 +64,7 @@ COMMANDS: Final = {
         "Run private rounds on real or generated meter readings and show what they reveal.",
     ),
     "whatif": Place(
-        "rounds.whatif",
+        "whatif.whatif",
         "Verified guarantees and expected error of a query, for colluders of your choice.",
     ),
     "console": Place(

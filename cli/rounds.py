@@ -1,9 +1,5 @@
 """`tacit query` and `tacit round`: create and preview queries; open, watch, read and verify their
 rounds.
-
-`tacit whatif`: choose who colludes, and see the remaining guarantee and the error of the result.
-
-It needs no service and no data: the noise of a query is public.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import (
+    TRUST_FILE,
     Answer,
     Full,
     Target,
@@ -28,34 +25,16 @@ from cli.context import (
     console,
     errors,
     fail,
-    printed,
     read_json,
-    read_table,
     say,
     tabled,
 )
-from cli.formatting import (
-    amount,
-    error_lines,
-    guarantee,
-    print_report,
-    refusal_lines,
-    refused_lines,
-    result_lines,
-)
-from cli.trust import DEFAULT_FILE, read_trust
+from cli.formatting import amount, print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
-from tacit.accounting.guarantees import verified_line, what_if
-from tacit.accounting.scenarios import Scenario
 from tacit.answers import base as api
-from tacit.protocol.round.descriptor import RoundState
-from tacit.query.query import Query
+from tacit.protocol.round.state import RoundState
 from tacit.query.terms import Validity
-from tacit.report.accuracy import error_statement
-from tacit.report.model import PrivacyReport, delta_amount, epsilon_amount, of_a_hundred, short
-from tacit.report.model import amount as exact_amount
-from tacit.report.statements import year_of_schedule
-from tacit.report.text import plain_words
+from tacit.report.figures import of_a_hundred
 from tacit.wire import format_exact
 
 query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
@@ -291,6 +270,10 @@ def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 
     def human() -> None:
         if full:
+            # Loaded only here, as below: other commands need no model of a report and no protocol.
+            from tacit.report.model import PrivacyReport
+            from tacit.report.text import plain_words
+
             typer.echo(
                 plain_words(PrivacyReport.model_validate_json(json.dumps(dict(response)))), nl=False
             )
@@ -309,7 +292,7 @@ def verify(
         Path | None,
         typer.Option(
             envvar="TACIT_TRUST",
-            help=f"Identities obtained out of band (`tacit trust`); {DEFAULT_FILE} in this "
+            help=f"Identities obtained out of band (`tacit trust`); {TRUST_FILE} in this "
             "directory is used by default.",
         ),
     ] = None,
@@ -330,8 +313,10 @@ def verify(
             answered = client.check_answer(curator, round_id)
         code = 0 if answered["same_round"] else 1
         return Answer(answered, lambda: _print_check(answered), code)
-    if trust is None and DEFAULT_FILE.exists():
-        trust = DEFAULT_FILE
+    from cli.trust import read_trust
+
+    if trust is None and TRUST_FILE.exists():
+        trust = TRUST_FILE
     with target.coordinator() as client:
         checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
     code = 1 if not checked["matches"] else 0 if checked["anchored"] else 3
@@ -486,67 +471,3 @@ def _result(client: Client, round_id: str, full: bool) -> Answer:
         print_report(response["report"], full=full)
 
     return Answer(response, human)
-
-
-@printed
-def whatif(
-    source: Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")],
-    participants: Annotated[
-        int | None, typer.Option(min=1, help="Curators in the round (default: the minimum).")
-    ] = None,
-    curators: Annotated[
-        list[int] | None, typer.Option(min=0, help="Colluding curators; may be repeated.")
-    ] = None,
-    aggregators: Annotated[
-        list[int] | None, typer.Option(min=0, help="Colluding aggregators; may be repeated.")
-    ] = None,
-) -> Answer:
-    """Verified guarantees and expected error of a query, for colluders of your choice."""
-    query = Query.of(**read_table(source))
-    n = participants or query.min_participants
-    lines = [
-        _line(query, u, s, n)
-        for u in curators or _curators(query, n)
-        for s in aggregators or range(query.aggregators + 1)
-    ]
-    error = error_statement(query, n)
-    year = list(year_of_schedule(query, (verified_line(query, Scenario.ASSUMED),)))
-    document = {"participants": n, "guarantees": lines, "error": error, "year": year or None}
-    in_rho = any(item["rho"] for item in lines)
-
-    def human() -> None:
-        rows = [
-            [
-                str(item["curators"]),
-                str(item["aggregators"]),
-                *([short(Fraction(item["rho"])) if item["rho"] else ""] if in_rho else []),
-                guarantee(item),
-                item["reason"] or "",
-            ]
-            for item in lines
-        ]
-        columns = ["colluding curators", "colluding aggregators", "guarantee", "because"]
-        if in_rho:
-            columns.insert(2, "rho")
-        console.print(TextTable(f"Among {n} curators", columns, rows))
-        for line in (*error_lines({"error": error}), *year):
-            say(line)
-
-    return Answer(document, human)
-
-
-def _curators(query: Query, n: int) -> list[int]:
-    return sorted({0, query.collusion.curators, n // 10, n // 2, n - 1})
-
-
-def _line(query: Query, curators: int, aggregators: int, n: int) -> dict[str, Any]:
-    found = what_if(query, curators, aggregators, n)
-    return {
-        "curators": curators,
-        "aggregators": aggregators,
-        "model": found.model,
-        "epsilon": epsilon_amount(found.epsilon),
-        "delta": delta_amount(found.delta),
-        "rho": None if found.rho is None else exact_amount(found.rho),
-        "reason": found.reason,
-    }

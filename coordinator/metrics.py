@@ -32,9 +32,10 @@ from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
-from tacit.query.functions import PRESENCE, parts, reads_vectors
-from tacit.query.terms import Function, PrivacyUnit
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.state import RoundState
+from tacit.query.functions import parts, reads_vectors
+from tacit.query.terms import PRESENCE, Function, PrivacyUnit
 
 
 def add_budget_metrics(metrics: ServiceMetrics, ledger: Ledger) -> None:

@@ -40,6 +40,7 @@ from coordinator.jobs.results import Results
 from coordinator.jobs.schedules import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
+from coordinator.jobs.workers.own_workers import OwnWorkers
 from coordinator.key_rotation import Resealing
 from coordinator.metrics import (
     add_attendance_metrics,
@@ -60,8 +61,8 @@ from coordinator.rounds.progress import ReceivingLooks
 from coordinator.rounds.scheduling import Expiry, Scheduler
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import StorageKeys, open_storage_keys
+from coordinator.store.tables import create, tokens
 from coordinator.store.tables import identities as identities_table
-from coordinator.store.tables import tokens
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _log = get_logger("tacit.coordinator")
@@ -179,7 +180,7 @@ async def _open(
         settings, settings.data_dir / "storage.key", settings.data_dir / "jobs", directory
     )
     add_store_meters(metrics, database)
-    await migrate(database, MIGRATIONS)
+    await migrate(database, MIGRATIONS, create)
     await restoring.recover(database, settings, clock)
     await ensure_operator_token(database, tokens, settings, clock)
     own = await OwnIdentities.of(
@@ -299,10 +300,12 @@ def _open_jobs(
     results = Results(settings.data_dir / "jobs", keys)
     submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
     federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
+    address = settings.dask_scheduler
+    workers = OwnWorkers(settings.job_workers) if address is None else Cluster(address)
     return Jobs(
         submission,
         attempts,
-        Dispatcher(attempts, Cluster(settings), settings, changes.notify),
+        Dispatcher(attempts, workers, settings, changes.notify),
         results,
         changes,
         federated,

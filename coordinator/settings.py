@@ -143,7 +143,7 @@ class CoordinatorSettings(ServiceSettings):
     dask_scheduler: str | None = Field(
         default=None,
         description="Address of a Dask scheduler whose workers run the jobs (`tcp://...`); without "
-        "it the coordinator starts worker processes of its own when the first job needs them. The "
+        "it the coordinator starts worker processes of its own when data or jobs arrive. The "
         "workers see raw data: they belong to the keeper of the data.",
     )
     job_workers: int = Field(

@@ -57,6 +57,7 @@ from curator.parties.peers import Peers
 from curator.parties.routes import AfterEnrolment, check_token
 from curator.records import routes as records
 from curator.settings import CuratorSettings
+from curator.store.tables import metadata
 from curator.store.tables import tokens as token_table
 from tacit.errors import StartRefused
 from tacit.version import VERSION
@@ -201,7 +202,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_store(settings)
         add_store_meters(app.state.metrics, database)
-        await migrate(database, MIGRATIONS)
+        await migrate(database, MIGRATIONS, metadata.create_all)
         await ensure_operator_token(database, token_table, settings, time)
         parts = (
             *await build_parts(database, settings, time, app.state.metrics, transports),

@@ -34,7 +34,7 @@ from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, Uni
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.model import epsilon_amount
+from tacit.report.figures import epsilon_amount
 from tacit.wire import format_exact, format_instant
 
 Ints = NDArray[np.int64]

@@ -185,6 +185,7 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         validate_by_name=True,
         serialize_by_alias=True,
+        defer_build=True,
     )
 
     def canonical(self) -> bytes:

@@ -43,7 +43,7 @@ from common.web.dependencies import part
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary
 
 ROUNDS_LOCK = "aggregator rounds"

@@ -48,14 +48,10 @@ from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol.proved_rounds import key_check_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
-from tacit.protocol.round.descriptor import (
-    DESCRIPTOR_LABEL,
-    AggregatorEntry,
-    RoundDescriptor,
-    RoundState,
-)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.messages import KeyCheck, RelayedKeyShares, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.sealing_sessions import piece_context
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise

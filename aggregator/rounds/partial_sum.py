@@ -75,7 +75,6 @@ from tacit.protocol.proved_rounds import (
     proved_manifest_of,
 )
 from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     COMMITMENT_LABEL,
     AcceptedSet,
@@ -87,6 +86,7 @@ from tacit.protocol.round.messages import (
     Verdict,
 )
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, commitment_hash
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.sealing_sessions import Session
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.query.terms import Sharing

@@ -63,7 +63,6 @@ from tacit.protocol.proved_rounds import (
     verdict_of,
 )
 from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -74,6 +73,7 @@ from tacit.protocol.round.messages import (
     VerificationRequest,
 )
 from tacit.protocol.round.pieces import proof_context
+from tacit.protocol.round.state import RoundState
 from tacit.validity.field import Elements, Rows
 from tacit.wire import encode_binary
 

@@ -40,9 +40,9 @@ from tacit.protocol.proved_rounds import (
     share_lengths,
     stands_at,
 )
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import SHORT_SHARES, ProvedPart
 from tacit.protocol.round.pieces import proof_context, rows_of, unpack
+from tacit.protocol.round.state import RoundState
 from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows

@@ -29,7 +29,8 @@ from tacit.encoders.counts import Counter, ranges
 from tacit.encoders.sums import RecordSum, length
 from tacit.protocol.round.pieces import SHORT
 from tacit.randomness import SEED_BYTES
-from tacit.report.model import PrivacyReport, amount
+from tacit.report.figures import amount
+from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 
 WORD_BYTES: Final = 8

@@ -17,7 +17,8 @@ from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
 from tacit.encoders.crowd_tasking import Ints
 from tacit.encoders.crowd_tasking_reports import Encoding
-from tacit.report.model import PrivacyReport, delta_amount, epsilon_amount
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import PrivacyReport
 
 
 def gathered(

@@ -13,6 +13,7 @@ from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
 from tacit.encoders.crowd_tasking_bounded import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
+from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.report.model import (
     Charge,
     Claim,
@@ -20,9 +21,6 @@ from tacit.report.model import (
     PrivacyReport,
     SensitivityStatement,
     VerifiedStatement,
-    amount,
-    delta_amount,
-    epsilon_amount,
 )
 
 NAME: Final = "crowd-tasking"

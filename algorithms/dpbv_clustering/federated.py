@@ -83,7 +83,8 @@ from tacit.encoders.kmeans import Grid, Zone
 from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
 from tacit.protocol.federation import Report
-from tacit.report.model import Charge, PrivacyReport, delta_amount, epsilon_amount
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ from tacit.encoders.dpbv_clustering import (
 from tacit.encoders.sums import Cost
 from tacit.noise import sampler_delta
 from tacit.report.builder import NOTHING_HOLDS, ReportBuilder, pure_dp
+from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.report.model import (
     Charge,
     Claim,
@@ -41,9 +42,6 @@ from tacit.report.model import (
     SensitivityStatement,
     Unit,
     VerifiedStatement,
-    amount,
-    delta_amount,
-    epsilon_amount,
 )
 from tacit.wire import format_exact
 

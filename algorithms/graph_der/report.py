@@ -41,13 +41,13 @@ from tacit.report.builder import (
     pure_dp,
     voided_by,
 )
+from tacit.report.figures import amount
 from tacit.report.model import (
     Claim,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     VerifiedStatement,
-    amount,
 )
 from tacit.wire import format_exact
 

@@ -31,7 +31,8 @@ from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report
 from tacit.encoders.graph_random_matrix import RowReports
 from tacit.errors import Invalid
-from tacit.report.model import Charge, PrivacyReport, delta_amount, epsilon_amount
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport
 
 SCENARIO: Final = "coordinator and all curators but the two ends of the edge"
 _ADVERSARY: Final = (

@@ -48,15 +48,13 @@ from tacit.report.builder import (
     RUN_TIME_UNSEEN,
     ReportBuilder,
 )
+from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.report.model import (
     Claim,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     VerifiedStatement,
-    amount,
-    delta_amount,
-    epsilon_amount,
 )
 from tacit.wire import format_exact
 

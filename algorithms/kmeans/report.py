@@ -31,14 +31,13 @@ from tacit.report.builder import (
     ReportBuilder,
     pure_dp,
 )
+from tacit.report.figures import amount, epsilon_amount
 from tacit.report.model import (
     Claim,
     NoiseStatement,
     PrivacyReport,
     SensitivityStatement,
     VerifiedStatement,
-    amount,
-    epsilon_amount,
 )
 from tacit.wire import format_exact
 

@@ -20,15 +20,8 @@ from tacit.report.builder import (
     ReportBuilder,
     pure_dp,
 )
-from tacit.report.model import (
-    Charge,
-    Claim,
-    Neighbouring,
-    NoiseStatement,
-    PrivacyReport,
-    Unit,
-    amount,
-)
+from tacit.report.figures import amount
+from tacit.report.model import Charge, Claim, Neighbouring, NoiseStatement, PrivacyReport, Unit
 from tacit.wire import format_exact
 
 PUBLIC: Final = ("every parameter of the job",)

@@ -30,7 +30,8 @@ from tacit.report.builder import (
     pure_dp,
     voided_by,
 )
-from tacit.report.model import Claim, PrivacyReport, SensitivityStatement, amount
+from tacit.report.figures import amount
+from tacit.report.model import Claim, PrivacyReport, SensitivityStatement
 from tacit.wire import format_exact
 
 NAME: Final = "sequential-ngram"

@@ -17,7 +17,8 @@ from tacit.report.builder import (
     Figures,
     ReportBuilder,
 )
-from tacit.report.model import Charge, Claim, PrivacyReport, VerifiedStatement, amount
+from tacit.report.figures import amount
+from tacit.report.model import Charge, Claim, PrivacyReport, VerifiedStatement
 from tacit.wire import format_exact
 
 NAME: Final = "trajectory-kcl"

@@ -38,7 +38,7 @@ from coordinator.store import registry
 from coordinator.store import rounds as round_store
 from coordinator.store.rounds import ACTIVE, Filter, Participation
 from coordinator.store.tables import tokens
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.wire import format_exact, format_instant
 
 

@@ -49,7 +49,6 @@ from tacit.answers.budget import (
     DebitDifferences,
     LedgerEvent,
     LedgerEvents,
-    LedgerSeals,
     LedgerVerification,
     Limits,
     Proposed,
@@ -57,6 +56,7 @@ from tacit.answers.budget import (
     ReleasedAmount,
     Screened,
 )
+from tacit.answers.ledger_seals import LedgerSeals
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.pieces import ItemAnswer
 from tacit.query.query import Query

@@ -25,7 +25,7 @@ from coordinator.store import queries as store
 from coordinator.store.queries import NONE, QueryRow, RoundsOfQuery
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, Operator, Reader, encode, time_text
-from tacit.answers.rounds import KeptQuery, ListOfQueries
+from tacit.answers.queries import KeptQuery, ListOfQueries
 from tacit.query.query import Query
 
 router = api_router()

@@ -33,25 +33,13 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, Operator, Party, Reader, encode
+from tacit.answers.queries import ListOfRounds, RoundResult
 from tacit.answers.registry import SealsAsked
-from tacit.answers.rounds import (
-    ListOfRounds,
-    OwnStanding,
-    RefusedByProof,
-    RoundHead,
-    RoundRefusals,
-    RoundResult,
-    RoundStates,
-)
+from tacit.answers.rounds import OwnStanding, RefusedByProof, RoundHead, RoundRefusals, RoundStates
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import (
-    Refusal,
-    RefusalGround,
-    RoundDescriptor,
-    RoundId,
-    RoundState,
-)
+from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundDescriptor, RoundId
 from tacit.protocol.round.messages import Transcript
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import ShownSeal
 from tacit.report.model import PrivacyReport
 from tacit.report.text import plain_words

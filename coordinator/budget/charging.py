@@ -39,7 +39,8 @@ from tacit.errors import Invalid
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor, RoundId
 from tacit.protocol.round.messages import AcceptedSet
 from tacit.query.query import Query
-from tacit.report.model import PrivacyReport, epsilon_amount
+from tacit.report.figures import epsilon_amount
+from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
 from tacit.wire import Binary, WireModel, format_instant
 

@@ -38,7 +38,7 @@ from tacit.accounting.composition import (
     tight_at_worst_instant,
 )
 from tacit.accounting.scenarios import Scenario
-from tacit.answers import jobs as answers
+from tacit.answers import datasets as answers
 from tacit.answers.budget import (
     Claimed,
     CuratorBudget,
@@ -58,7 +58,7 @@ from tacit.answers.budget import (
 )
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.model import amount, delta_amount, epsilon_amount
+from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.wire import format_exact, format_instant
 
 TRUST_MODELS: Final = {

@@ -33,7 +33,7 @@ from coordinator.services import CoordinatorServices, Services
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
-from tacit.answers.jobs import Amount, Dataset, DatasetEvent
+from tacit.answers.datasets import Amount, Dataset, DatasetEvent
 from tacit.errors import DomainError
 
 router = console_router()

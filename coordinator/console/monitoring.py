@@ -32,8 +32,8 @@ from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
 from tacit.crypto.signing import fingerprint
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import OTHER
+from tacit.protocol.round.state import RoundState
 from tacit.wire import format_instant
 
 router = console_router()

@@ -25,7 +25,7 @@ from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
 from tacit.answers.rounds import RoundHead
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 

@@ -44,13 +44,14 @@ from coordinator.store.rounds import Filter
 from coordinator.web import encode
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import BudgetPreview, ScenarioAmount
-from tacit.answers.rounds import RoundHead, RoundResult
+from tacit.answers.queries import RoundResult
+from tacit.answers.rounds import RoundHead
 from tacit.crypto.signing import signer_of
 from tacit.errors import DomainError, FieldError, Invalid
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL
 from tacit.protocol.round.messages import Transcript
-from tacit.query.functions import PRESENCE
-from tacit.query.terms import Coordinates, Function, PrivacyUnit
+from tacit.protocol.round.state import RoundState
+from tacit.query.terms import PRESENCE, Coordinates, Function, PrivacyUnit
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.report.text import plain_words

@@ -37,7 +37,7 @@ from tacit.accounting.amounts import (
     format_femto,
     format_micro,
 )
-from tacit.answers import jobs as answers
+from tacit.answers import datasets as answers
 from tacit.wire import format_instant
 
 

@@ -32,13 +32,8 @@ from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.model import (
-    Charge,
-    PrivacyReport,
-    VerifiedStatement,
-    delta_amount,
-    epsilon_amount,
-)
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 from tacit.wire import WireModel
 
 PAPER = "stance paper: no figure of it is charged"

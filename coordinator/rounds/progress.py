@@ -36,11 +36,13 @@ from coordinator.store.rounds import Filter, RoundHead, RoundRow
 from coordinator.web import encode, time_text
 from tacit import sets
 from tacit.answers import rounds as answers
+from tacit.answers.queries import RoundCompleteness, RoundResult
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.round.descriptor import Refusal, RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import Refusal, RoundDescriptor
 from tacit.protocol.round.messages import KEPT, LEAST, AcceptedSet, Flow, reported, totals
-from tacit.query.functions import PRESENCE
+from tacit.protocol.round.state import RoundState
+from tacit.query.terms import PRESENCE
 from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
 from tacit.wire import Instant, WireModel, format_instant
@@ -427,13 +429,13 @@ async def document(database: Database, round_id: str, name: str) -> bytes:
     return text.encode()
 
 
-async def result(database: Database, round_id: str) -> answers.RoundResult:
+async def result(database: Database, round_id: str) -> RoundResult:
     """A released result with its report. Raises NotReleased."""
     found = json.loads(await document(database, round_id, "result"))
     report = await document(database, round_id, "report")
     row = await find(database, round_id)
     summary = json.loads(row.summary)
-    return answers.RoundResult(
+    return RoundResult(
         format="tacit.round-result/1",
         round=row.id,
         query_id=row.query_id,
@@ -441,7 +443,7 @@ async def result(database: Database, round_id: str) -> answers.RoundResult:
         unit=summary["unit"],
         window=summary["window"],
         participants=row.participants,
-        completeness=answers.RoundCompleteness(
+        completeness=RoundCompleteness(
             answered=row.participants,
             with_readings=found.get(PRESENCE),
             note=COMPLETENESS,

@@ -63,7 +63,7 @@ from tacit.protocol.round.agreement import (
     manifest_of,
     members_hash,
 )
-from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
@@ -74,6 +74,7 @@ from tacit.protocol.round.messages import (
     Transcript,
 )
 from tacit.protocol.round.opening import check_commitments, open_sum
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise

@@ -50,7 +50,7 @@ from tacit.protocol.proved_rounds import (
     share_lengths,
 )
 from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import (
     REFUSED_BY_PROOF,
     Manifest,
@@ -60,6 +60,7 @@ from tacit.protocol.round.messages import (
     Verification,
     Verified,
 )
+from tacit.protocol.round.state import RoundState
 from tacit.query.proofs import proof_plan
 from tacit.wire import Binary, WireModel
 

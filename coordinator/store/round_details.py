@@ -40,7 +40,8 @@ from coordinator.store.tables import (
     refusals,
     rounds,
 )
-from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundState
+from tacit.protocol.round.descriptor import Refusal, RefusalGround
+from tacit.protocol.round.state import RoundState
 
 FROZEN: Final = ReleasedSets(
     frozen_sets,

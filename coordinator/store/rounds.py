@@ -33,7 +33,7 @@ from common.runtime.clock import first_uuid7
 from common.store import columns
 from common.store.transactions import LARGE_BYTES, Result, Transaction
 from coordinator.store.tables import queries, rounds
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 
 ACTIVE = (
     RoundState.OPEN.value,

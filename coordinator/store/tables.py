@@ -6,6 +6,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 
 from common.store.columns import NAMES, Instant
@@ -401,3 +403,12 @@ dataset_events = Table(
     Column("previous", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
 )
+
+
+def create(connection: Connection) -> None:
+    """All tables, with their first rows."""
+    metadata.create_all(connection)
+    connection.execute(text("INSERT INTO roster (id, version, next_number) VALUES (1, 0, 0)"))
+    connection.execute(
+        text("INSERT INTO storage_key (id, generation, state) VALUES (1, 1, 'idle')")
+    )

@@ -23,7 +23,7 @@ class Answer(BaseModel):
     """An answer of the API, or a part of one. Its fields are attributes; `answer["id"]` is the JSON
     of a field under its name in the API, and `dict(answer)` that of all."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     @cached_property
     def _json(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from tacit.answers.base import Answer, Support
+from tacit.client.budget import Budget
 from tacit.client.curator import Readings
 from tacit.client.exchange import (
     KEY,
@@ -40,7 +41,7 @@ from tacit.client.exchange import (
 from tacit.client.jobs import Datasets, Jobs
 from tacit.client.notifications import Notifications
 from tacit.client.problems import NotFinished, Problem
-from tacit.client.registry import Budget, Registry
+from tacit.client.registry import Registry
 from tacit.client.rounds import Queries, Rounds
 from tacit.errors import NoDeployment
 

@@ -1,5 +1,4 @@
-"""Calls about participants (aggregators, grants, parties, the roster, tokens) and about the
-coordinator's budget ledger (bounds, limits, events, forecasts).
+"""Calls about participants: aggregators, grants, parties, the roster, tokens.
 
 Coordinator, but for `enrol` (curator service); parties and tokens are lists of both, and `grant` is
 requested from the coordinator and from every aggregator, each by its own operator.
@@ -7,14 +6,10 @@ requested from the coordinator and from every aggregator, each by its own operat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
-from tacit.answers import budget as budget_answers
-from tacit.answers import registry as answers
+from tacit import answers
 from tacit.answers.base import Answer, Audited, MadeToken, Token
-from tacit.answers.curator import HostedParty, ReplacementsBegun, WaitingReplacement
 from tacit.client.exchange import (
     A,
     Json,
@@ -22,7 +17,6 @@ from tacit.client.exchange import (
     Steps,
     Stream,
     answer_of,
-    creating,
     get,
     items_of,
     json_of,
@@ -31,23 +25,24 @@ from tacit.client.exchange import (
     repeatable,
     stream,
 )
-from tacit.client.objects import Budget as Spent
 
 
-def _aggregators(*, health: bool = False) -> Stream[answers.PairedAggregator]:
+def _aggregators(*, health: bool = False) -> Stream[answers.registry.PairedAggregator]:
     """The paired aggregators; `health`: also whether they are there (operators)."""
     return pages_of(
-        answers.PairedAggregator,
+        answers.registry.PairedAggregator,
         "/v1/aggregators",
         "aggregators",
         {"health": "true" if health else None},
     )
 
 
-def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
+def _pair_aggregator(
+    url: str, token: str, fingerprint: str
+) -> Steps[answers.registry.PairedAggregator]:
     """Pair an aggregator: its address, the token that it issued, its fingerprint (base64url)."""
     body = {"url": url, "token": token, "fingerprint": fingerprint}
-    return _posted(answers.PairedAggregator, "/v1/aggregators", body)
+    return _posted(answers.registry.PairedAggregator, "/v1/aggregators", body)
 
 
 def _unpair_aggregator(aggregator: str) -> Steps[None]:
@@ -63,17 +58,19 @@ def _grant(
     return _posted(Answer, "/v1/grants", body)
 
 
-def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[HostedParty]:
+def _enrol(
+    join_token: str, curators: list[str] | None = None
+) -> Steps[answers.curator.HostedParty]:
     """Enrol a curator, or a host with its curators, at a curator service; safe to repeat."""
     body: Json = {"token": join_token}
     if curators is not None:
         body["curators"] = curators
-    return answer_of(HostedParty, repeatable("POST", "/v1/enrolments", body))
+    return answer_of(answers.curator.HostedParty, repeatable("POST", "/v1/enrolments", body))
 
 
-def _grants() -> Steps[list[answers.OpenGrant]]:
+def _grants() -> Steps[list[answers.registry.OpenGrant]]:
     """The coordinator's grants that are neither used nor expired, without their secrets."""
-    return items_of(answers.OpenGrant, get("/v1/grants"), "grants")
+    return items_of(answers.registry.OpenGrant, get("/v1/grants"), "grants")
 
 
 def _withdraw_grant(grant_id: str) -> Steps[None]:
@@ -91,9 +88,9 @@ def _curators(*, prefix: str | None = None) -> Stream[Answer]:
     return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix})
 
 
-def _console_code() -> Steps[answers.SignInCode]:
+def _console_code() -> Steps[answers.registry.SignInCode]:
     """A code that signs one browser in to the console, within a minute."""
-    return _posted(answers.SignInCode, "/v1/console/codes", {})
+    return _posted(answers.registry.SignInCode, "/v1/console/codes", {})
 
 
 def _audit() -> Stream[Audited]:
@@ -106,34 +103,34 @@ def _remove_party(party: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/parties/{party}")
 
 
-def _return_party(party: str) -> Steps[answers.ReturnedParty]:
+def _return_party(party: str) -> Steps[answers.registry.ReturnedParty]:
     """A party that left is back; its new token is shown once."""
-    return _posted(answers.ReturnedParty, f"/v1/parties/{party}/return", None)
+    return _posted(answers.registry.ReturnedParty, f"/v1/parties/{party}/return", None)
 
 
 def _create_group(
     name: str, curators: list[str], *, parent: str | None = None
-) -> Steps[answers.Group]:
+) -> Steps[answers.registry.Group]:
     """Declare a group of curators; it is never changed, and the same content is the same group."""
     body: Json = {"name": name, "curators": curators}
     if parent is not None:
         body["parent"] = parent
-    return answer_of(answers.Group, repeatable("POST", "/v1/groups", body))
+    return answer_of(answers.registry.Group, repeatable("POST", "/v1/groups", body))
 
 
-def _groups() -> Stream[answers.Group]:
+def _groups() -> Stream[answers.registry.Group]:
     """All groups, by name."""
-    return pages_of(answers.Group, "/v1/groups", "groups")
+    return pages_of(answers.registry.Group, "/v1/groups", "groups")
 
 
-def _group(name: str) -> Steps[answers.Group]:
+def _group(name: str) -> Steps[answers.registry.Group]:
     """One group, without its curators."""
-    return answer_of(answers.Group, get(f"/v1/groups/{name}"))
+    return answer_of(answers.registry.Group, get(f"/v1/groups/{name}"))
 
 
-def _group_curators(name: str) -> Stream[answers.GroupCurator]:
+def _group_curators(name: str) -> Stream[answers.registry.GroupCurator]:
     """The curators of a group, by number."""
-    return pages_of(answers.GroupCurator, f"/v1/groups/{name}/curators", "curators")
+    return pages_of(answers.registry.GroupCurator, f"/v1/groups/{name}/curators", "curators")
 
 
 def _create_token(
@@ -158,26 +155,28 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
-def _end_tokens() -> Steps[answers.EndedTokens]:
+def _end_tokens() -> Steps[answers.registry.EndedTokens]:
     """End every token of a service but the caller's own, after a theft; parties and a
     coordinator renew theirs."""
-    return answer_of(answers.EndedTokens, Request("POST", "/v1/tokens/end"))
+    return answer_of(answers.registry.EndedTokens, Request("POST", "/v1/tokens/end"))
 
 
-def _storage_key() -> Steps[answers.StorageKeyState]:
+def _storage_key() -> Steps[answers.registry.StorageKeyState]:
     """Which storage key seals at the coordinator, and how far a rotation has come."""
-    return answer_of(answers.StorageKeyState, get("/v1/storage-key"))
+    return answer_of(answers.registry.StorageKeyState, get("/v1/storage-key"))
 
 
-def _rotate_storage_key(key: str) -> Steps[answers.StorageKeyState]:
+def _rotate_storage_key(key: str) -> Steps[answers.registry.StorageKeyState]:
     """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
-    return answer_of(answers.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key}))
+    return answer_of(
+        answers.registry.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key})
+    )
 
 
-def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.RotatedSealKey]:
+def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.registry.RotatedSealKey]:
     """Make a new seal key (asked of an aggregator); `destroy`: the old ones die now, and the rounds
     that name them."""
-    return _posted(answers.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
+    return _posted(answers.registry.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
 
 
 def _commit_next_key(key: Json) -> Steps[Answer]:
@@ -206,12 +205,14 @@ def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Answer]
     return answer_of(Answer, repeatable("POST", "/v1/identity/revocation", body))
 
 
-def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
+def _confirm_identity(
+    aggregator: str, fingerprint: str
+) -> Steps[answers.registry.PairedAggregator]:
     """Confirm an aggregator's new identity by its document's fingerprint (base64url), compared out
     of band."""
     body = {"fingerprint": fingerprint}
     return answer_of(
-        answers.PairedAggregator,
+        answers.registry.PairedAggregator,
         repeatable("POST", f"/v1/aggregators/{aggregator}/confirmation", body),
     )
 
@@ -231,25 +232,28 @@ def _confirm_coordinator(fingerprint: str) -> Steps[Answer]:
 
 def _rotate_parties(
     parties: list[str] | None = None, *, overlap_s: int = 604_800
-) -> Steps[ReplacementsBegun]:
+) -> Steps[answers.curator.ReplacementsBegun]:
     """Replace the identities of some parties, or of all (asked of a curator service)."""
     body: Json = {"overlap_s": overlap_s}
     if parties is not None:
         body["parties"] = parties
-    return answer_of(ReplacementsBegun, repeatable("POST", "/v1/parties/identities", body))
+    return answer_of(
+        answers.curator.ReplacementsBegun, repeatable("POST", "/v1/parties/identities", body)
+    )
 
 
-def _waiting_parties() -> Steps[list[WaitingReplacement]]:
+def _waiting_parties() -> Steps[list[answers.curator.WaitingReplacement]]:
     """Parties whose next identity is not known to all their services (asked of a curator
     service)."""
-    return items_of(WaitingReplacement, get("/v1/parties/identities"), "waiting")
+    return items_of(answers.curator.WaitingReplacement, get("/v1/parties/identities"), "waiting")
 
 
-def _enrol_again(party: str, join_token: str) -> Steps[HostedParty]:
+def _enrol_again(party: str, join_token: str) -> Steps[answers.curator.HostedParty]:
     """Replace a stolen identity with a join token whose grants replace it (asked of a curator
     service)."""
     return answer_of(
-        HostedParty, Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token})
+        answers.curator.HostedParty,
+        Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token}),
     )
 
 
@@ -301,9 +305,9 @@ def _followed_coordinator() -> Steps[Json]:
     return json_of(get("/v1/coordinator/identity"))
 
 
-def _well_known_aggregator() -> Steps[answers.AggregatorIdentity]:
+def _well_known_aggregator() -> Steps[answers.registry.AggregatorIdentity]:
     """Who an aggregator says it is (asked of the aggregator)."""
-    return answer_of(answers.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
+    return answer_of(answers.registry.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
 
 
 def _posted(kind: type[A], path: str, body: object) -> Steps[A]:
@@ -357,116 +361,3 @@ class Registry:
     anchors = operation(_anchors)
     confirm_anchor = operation(_confirm_anchor)
     drop_anchor = operation(_drop_anchor)
-
-
-def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:
-    """The global bounds that the sources claim, and what really holds for what was released."""
-    return answer_of(Spent, get("/v1/budget", {"query_id": query_id, "delta": delta}))
-
-
-def _curator_budget(curator: str) -> Steps[budget_answers.CuratorBudget]:
-    """One curator at the coordinator: its status and what it spent."""
-    return answer_of(budget_answers.CuratorBudget, get(f"/v1/budget/curators/{curator}"))
-
-
-def _budget_events(curator: str | None = None) -> Stream[budget_answers.LedgerEvent]:
-    """The ledger, row by row; of one curator if named."""
-    return pages_of(budget_answers.LedgerEvent, "/v1/budget/events", "events", {"curator": curator})
-
-
-def _record_event(event: Json, *, key: str | None = None) -> Steps[budget_answers.LedgerEvents]:
-    """Report events of curators or their data (`joined`, `left`, `refreshed`, ...)."""
-    return answer_of(
-        budget_answers.LedgerEvents, creating("/v1/budget/events", event, key or uuid4().hex)
-    )
-
-
-def _verify_budget(
-    *, seq: int | None = None, head: str | None = None
-) -> Steps[budget_answers.LedgerVerification]:
-    """Have the coordinator verify every row of its ledger, including one whose hash you kept."""
-    return answer_of(
-        budget_answers.LedgerVerification,
-        get("/v1/budget/verification", {"seq": seq, "head": head}),
-    )
-
-
-def _budget_limits() -> Steps[budget_answers.Limits]:
-    """The limits of the deployment."""
-    return answer_of(budget_answers.Limits, get("/v1/budget/limits"))
-
-
-def _set_budget_limits(
-    limits: Sequence[Json], *, curator: str | None = None
-) -> Steps[budget_answers.Limits]:
-    """Limit what every curator, or one, spends; an empty list lifts the limits."""
-    path = "/v1/budget/limits" if curator is None else f"/v1/budget/curators/{curator}/limits"
-    return answer_of(budget_answers.Limits, repeatable("PUT", path, {"limits": list(limits)}))
-
-
-def _preview_cost(plan: Json) -> Steps[budget_answers.BudgetPreview]:
-    """A round's cost and whether it would be admitted: {"query_id" or "query", "window"}."""
-    return answer_of(budget_answers.BudgetPreview, repeatable("POST", "/v1/budget/preview", plan))
-
-
-def _forecast_budget(schedule: Json) -> Steps[budget_answers.BudgetForecast]:
-    """The composed guarantee of a schedule, per day, month and year."""
-    return answer_of(
-        budget_answers.BudgetForecast, repeatable("POST", "/v1/budget/forecast", schedule)
-    )
-
-
-def _budget_history(
-    *,
-    unit: str = "curator",
-    scenario: str = "assumed",
-    period_s: int | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    step_s: int | None = None,
-) -> Steps[Answer]:
-    """What the worst curator had spent, step by step of time: RFC 3339 times, by default from the
-    first round until now in 60 steps."""
-    asked = {"unit": unit, "scenario": scenario, "period_s": period_s, "step_s": step_s}
-    return answer_of(Answer, get("/v1/budget/history", {**asked, "from": since, "to": until}))
-
-
-def _budget_outlook(schedules: Json | None = None) -> Steps[Answer]:
-    """How long each limit lasts under the schedules that are running, or planned ones:
-    {"queries": [{"query_id" or "query", "period_s"}], "days", "limits"}."""
-    return answer_of(Answer, repeatable("POST", "/v1/budget/outlook", schedules or {}))
-
-
-def _round_charges(round_id: str) -> Steps[budget_answers.DebitDifferences]:
-    """Whom a round charges here, against what its parties say they debited."""
-    return answer_of(budget_answers.DebitDifferences, get(f"/v1/budget/rounds/{round_id}"))
-
-
-def _proposals(*, alpha: float | None = None) -> Steps[budget_answers.BudgetProposals]:
-    """Curators that an operator may want to examine, according to the ledger."""
-    return answer_of(budget_answers.BudgetProposals, get("/v1/budget/proposals", {"alpha": alpha}))
-
-
-def _ledger_seals() -> Stream[Answer]:
-    """The ledger's head of each day, as the coordinator sealed it (`tacit.protocol.trust` checks
-    one)."""
-    return pages_of(Answer, "/v1/budget/seals", "seals")
-
-
-class Budget:
-    """The public ledger of the coordinator."""
-
-    budget = operation(_budget)
-    curator_budget = operation(_curator_budget)
-    budget_events = stream(_budget_events)
-    record_event = operation(_record_event)
-    verify_budget = operation(_verify_budget)
-    ledger_seals = stream(_ledger_seals)
-    budget_limits = operation(_budget_limits)
-    set_budget_limits = operation(_set_budget_limits)
-    preview_cost = operation(_preview_cost)
-    forecast_budget = operation(_forecast_budget)
-    budget_history = operation(_budget_history)
-    budget_outlook = operation(_budget_outlook)
-    round_charges = operation(_round_charges)
-    proposals = operation(_proposals)

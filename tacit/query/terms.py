@@ -31,6 +31,10 @@ LONGEST_PART: Final = 262_144
 """Roster numbers in one part of a host in a proved round, at most."""
 
 
+PRESENCE: Final = "curators_with_readings"
+"""The part of a result that counts the curators with readings."""
+
+
 class Function(StrEnum):
     SUM = "sum"
     COUNT = "count"

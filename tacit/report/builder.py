@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypedDict
 
+from tacit.report.figures import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount, short
 from tacit.report.model import (
-    ACCOUNTING_VERSION,
     AccountingStatement,
     Charge,
     MechanismStatement,
@@ -27,10 +27,6 @@ from tacit.report.model import (
     Subject,
     Unit,
     VerifiedStatement,
-    amount,
-    delta_amount,
-    epsilon_amount,
-    short,
 )
 
 VERSION: Final = "1"

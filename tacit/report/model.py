@@ -1,28 +1,22 @@
-"""The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs; its
-figures as decimal strings, rounded against us; a guarantee as the guessing game's one figure.
+"""The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs; and a
+guarantee as the guessing game's one figure.
 
 The guessing game: a coin decides whether one unit's data are included. A player who sees everything
 that some group could see guesses, and is right in at most this share of the cases; a half is a coin
 flip, one is certainty. It is what (epsilon, delta) allows a test between two hypotheses. Source:
-Kairouz, Oh and Viswanath 2015. Spec: aggregation, sections 1 and 7.
+Kairouz, Oh and Viswanath 2015.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from tacit.accounting.amounts import SMALLEST_DELTA
-from tacit.noise.gaussian_privacy import gaussian_right, zcdp_right
-from tacit.query.encoding import Linear
-from tacit.query.functions import Part
-from tacit.query.query import Query
 from tacit.wire import WireModel
 
 _PLACES: Final = 4
@@ -42,19 +36,14 @@ def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
 def guess(
     points: Iterable[tuple[str | None, str | None]], zcdp: tuple[str, str] | None = None
 ) -> str:
-    """The same as an amount, rounded up to four places; `zcdp`: what holds in addition, any
-    releases that are together (rho, delta) of approximate zCDP."""
+    """The same as an amount, rounded up to four places; `zcdp`: what holds besides, any releases
+    that are together (rho, delta) of approximate zCDP."""
     return _rounded_up(min(most_right(points), 1.0 if zcdp is None else _zcdp_right(*zcdp)))
 
 
 def _rounded_up(right: float) -> str:
     rounded = math.ceil(right * 10**_PLACES - _FLOAT_ERROR) / 10**_PLACES
     return f"{rounded:.{_PLACES}f}".rstrip("0").rstrip(".")
-
-
-def of_a_hundred(share: str | None) -> int:
-    """A guess as cases of 100, rounded up; 100 where nothing is stated."""
-    return math.ceil(100 * Fraction(share or "1"))
 
 
 @lru_cache(maxsize=4096)  # every report of the same query has the same figures
@@ -67,6 +56,8 @@ def _most_right(epsilon: str | None, delta: str | None) -> float:
 
 @lru_cache(maxsize=4096)
 def _zcdp_right(rho: str, delta: str) -> float:
+    from tacit.noise.gaussian_privacy import zcdp_right  # with all samplers: few reports need it
+
     return 1.0 if rho == "inf" else zcdp_right(float(Fraction(rho)), float(Fraction(delta)))
 
 
@@ -186,6 +177,8 @@ class VerifiedStatement(WireModel):
         curve = [(point.epsilon, point.delta) for point in self.curve]
         right = most_right([(self.epsilon, self.delta), *curve])
         if self.rho not in (None, "inf"):
+            from tacit.noise.gaussian_privacy import gaussian_right
+
             right = min(right, gaussian_right(float(Fraction(self.rho or "0"))))
         return _rounded_up(right)
 
@@ -301,55 +294,3 @@ class PrivacyReport(WireModel):
     evaluation_attached: bool = False
     error: dict[str, Any] | None = None
     details: dict[str, Any] = Field(default_factory=dict)
-
-
-ACCOUNTING_VERSION: Final = "1"
-"""Version of `tacit.accounting`; part of every report whose figures it computed."""
-
-_DIGITS: Final = 12
-_CEILING: Final = Context(prec=_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_SHORT: Final = Context(prec=3, rounding=ROUND_CEILING)
-FLOOR: Final = Context(prec=_DIGITS, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
-
-
-def amount(value: Fraction | Decimal | int, context: Context = _CEILING) -> str:
-    """A decimal string of at most 12 digits, rounded up unless specified otherwise."""
-    exact = Fraction(value)
-    rounded = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    if not rounded:
-        return "0"
-    exponent = rounded.adjusted()
-    if -7 <= exponent < _DIGITS + 4:
-        text = f"{rounded:f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    digits = str(rounded.as_tuple().digits[0])
-    rest = "".join(str(digit) for digit in rounded.as_tuple().digits[1:]).rstrip("0")
-    return f"{digits}{'.' + rest if rest else ''}e{exponent}"
-
-
-def short(value: str | Fraction) -> str:
-    """Three significant digits, rounded up, for people; "inf" as it is."""
-    return "inf" if value == "inf" else amount(Fraction(value), _SHORT)
-
-
-def epsilon_amount(value: Fraction | None) -> str:
-    """An epsilon; None is infinite."""
-    return "inf" if value is None else amount(value)
-
-
-def delta_amount(value: Fraction | Decimal | None) -> str:
-    """A delta; None is 1, and above 0 it is never stated below 1e-30."""
-    if value is None:
-        return "1"
-    return amount(max(Fraction(value), Fraction(SMALLEST_DELTA)) if value else 0)
-
-
-def part_unit(query: Query, part: Part) -> str:
-    """The unit of a part of a result; that of a count is "1"."""
-    match part.linear:
-        case Linear.SQUARES:
-            return f"{query.unit}^2"
-        case Linear.COUNT | Linear.HISTOGRAM | Linear.PRESENCE:
-            return "1"
-        case _:
-            return query.unit

@@ -37,9 +37,8 @@ from tacit.query.terms import Mechanism
 from tacit.report import statements
 from tacit.report.accuracy import error_statement
 from tacit.report.builder import pure_dp
+from tacit.report.figures import ACCOUNTING_VERSION, FLOOR, amount, delta_amount, epsilon_amount
 from tacit.report.model import (
-    ACCOUNTING_VERSION,
-    FLOOR,
     AccountingStatement,
     Charge,
     Claim,
@@ -50,9 +49,6 @@ from tacit.report.model import (
     SensitivityStatement,
     Subject,
     VerifiedStatement,
-    amount,
-    delta_amount,
-    epsilon_amount,
 )
 from tacit.report.statements import is_paper
 from tacit.report.validity import validity_statement

@@ -24,7 +24,7 @@ from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
-from tacit.report.model import amount, delta_amount, epsilon_amount, short
+from tacit.report.figures import amount, delta_amount, epsilon_amount, short
 from tacit.wire import format_instant
 
 

@@ -53,7 +53,7 @@ from tacit.crypto.sealing import (
     read_batch_header,
     read_part_header,
 )
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.query import Query
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round

@@ -26,7 +26,7 @@ from simulation.populations import Population, Rates, RoundEvents, quiet, stream
 from simulation.services_driver import Services
 from simulation.simulated_rounds import Outcome
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import decode
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query

@@ -60,7 +60,8 @@ from tacit.protocol.federation import (
     Federation,
     JobTerms,
 )
-from tacit.protocol.round.descriptor import AbortStatement, RoundState
+from tacit.protocol.round.descriptor import AbortStatement
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport

@@ -15,7 +15,6 @@ from aggregator.rounds import partial_sum
 from aggregator.store import rounds as store
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     ACCEPTED_LABEL,
     AcceptedSet,
@@ -24,6 +23,7 @@ from tacit.protocol.round.messages import (
     RevealRequest,
 )
 from tacit.protocol.round.opening import CommitmentRefused
+from tacit.protocol.round.state import RoundState
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.randomness import SeededRandom
 from tacit.wire import encode_binary

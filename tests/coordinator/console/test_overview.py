@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
 from coordinator.console.monitoring import begin
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.report.statements import is_loopback
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser

@@ -30,7 +30,7 @@ from coordinator.store.tables import (
     refusals,
     rounds,
 )
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, problem, query

@@ -13,9 +13,9 @@ from aggregator.errors import StillVerifying
 from aggregator.rounds import verifier_shares
 from aggregator.rounds.verification import Verifying
 from coordinator.rounds.conductor import Conductor
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.state import RoundState
 from tacit.wire import parse_binary
 from tests.aggregator.double import Sender
 from tests.aggregator.proved import ProvedRound

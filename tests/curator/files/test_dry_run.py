@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.errors import BadImport
 from curator.files.recognise import recognise
 from tests.curator.files.green_button_files import FeedFile, Meter

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.files.dsmr import checksums
 from tests.curator.conftest import OpenSite
 from tests.curator.files.test_csv_import import upload

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.errors import BadImport
 from curator.files.encoding import Decoder, encoding_named
 from tests.curator.conftest import OpenSite

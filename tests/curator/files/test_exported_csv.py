@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.files.csv_columns import ColumnMap, numbers_of
 from tests.curator.conftest import OpenSite
 from tests.curator.files.test_csv_import import upload

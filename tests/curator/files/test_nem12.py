@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.files.recognise import recognise
 from tests.curator.conftest import OpenSite
 from tests.curator.files.test_csv_import import upload

@@ -18,7 +18,7 @@ import cbor2
 import pytest
 from sqlalchemy import text
 
-from cli.curator_data import MeterFile, column_map
+from cli.meter_file import MeterFile, column_map
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from curator.files import csv_import, metered, storing

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tacit.noise import SelfTest, self_test
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
-from tacit.report.model import PrivacyReport, Subject, amount
+from tacit.report.figures import amount
+from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.report.statements import PARTICIPATION
 from tacit.report.text import plain_words
