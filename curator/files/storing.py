@@ -22,8 +22,7 @@ Columns = tuple[Ints, Ints, Ints, Ints]
 FLUSH: Final = 400_000
 """Readings that are sorted together."""
 LOT: Final = 100_000
-"""Of these, readings that are stored in one transaction; of counters:"""
-LOT_TOTALS: Final = 20_000
+"""Of these, readings that are stored in one transaction."""
 
 
 class FileImport(Protocol):
@@ -88,12 +87,10 @@ async def book(store: ReadingStore, progress: Progress, columns: Columns, bookin
     """Store readings of one register and count their outcomes. Raises BadItem."""
     times, devices, *_ = columns
     order = np.lexsort((devices, times))
-    counter = booking.kind is Kind.TOTAL_INCREASING
-    together = LOT_TOTALS if counter else LOT
-    for begin in range(0, order.size, together):
-        lot = order[begin : begin + together]
+    for begin in range(0, order.size, LOT):
+        lot = order[begin : begin + LOT]
         some = (columns[0][lot], columns[1][lot], columns[2][lot], columns[3][lot])
-        if counter:
+        if booking.kind is Kind.TOTAL_INCREASING:
             outcomes = await store.store_totals(
                 some, booking.register, booking.unit, booking.rollover
             )

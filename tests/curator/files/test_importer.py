@@ -25,7 +25,6 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (csv_import, metered):
         monkeypatch.setattr(module, "FLUSH", 50)
     monkeypatch.setattr(storing, "LOT", 20)
-    monkeypatch.setattr(storing, "LOT_TOTALS", 20)
     monkeypatch.setattr(csv_import, "HELD", 1000)
     monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 1000)

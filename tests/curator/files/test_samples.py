@@ -360,7 +360,6 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (csv_import, metered):
         monkeypatch.setattr(module, "FLUSH", 10)
     monkeypatch.setattr(storing, "LOT", 5)
-    monkeypatch.setattr(storing, "LOT_TOTALS", 5)
     monkeypatch.setattr(csv_import, "HELD", 100)
     monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 100)
