@@ -1,14 +1,13 @@
 """Files of SenML (RFC 8428), JSON or CBOR: `curator.intake.senml` resolves their records.
 
-A file is read record by record, so its size does not matter; a CBOR file is held until its end.
-A relative time is refused: when the list was sent is not known.
+A file is read record by record, so its size does not matter. A relative time is refused: when the
+list was sent is not known.
 """
 
 from __future__ import annotations
 
-import codecs
 import io
-import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import cbor2
@@ -16,12 +15,14 @@ import cbor2
 from curator.errors import BadImport, BadItem, NotReadings
 from curator.files import upload as files
 from curator.files.csv_header import misplaced
+from curator.files.json_records import JsonRecords
 from curator.files.metered import Found, MeterMap, Series
-from curator.intake.reading import decoder
-from curator.intake.senml import Resolver, booked_as
+from curator.intake.senml import Measurement, Resolver, booked_as
 from tacit import units
 
-MOST_CBOR: Final = 64 << 20
+_ENDLESS: Final = 31
+"""Of an array of CBOR whose length is not written: it ends with a break."""
+_BREAK: Final = b"\xff"
 
 
 class SenmlReader:
@@ -31,116 +32,117 @@ class SenmlReader:
         self.found = Found()
         self._map = mapping
         self._resolver = Resolver()
-        self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        self._json: json.JSONDecoder = decoder()
-        self._text, self._line, self._number = "", 1, 0
-        self._state = "begin"
-        self._cbor: bytearray | None = None
-        self._series: dict[tuple[str, ...], Series] = {}
-        self._any = False
+        self._json, self._cbor = JsonRecords(), _CborRecords()
+        self._number = 0
+        self._binary: bool | None = None
+        self._series: dict[tuple[str | None, ...], Series] = {}
 
     def feed(self, data: bytes) -> None:
         """The next piece."""
-        if not self._any and data:
-            self._any = True
-            if 0x80 <= data[0] <= 0x9F:
-                self._cbor = bytearray()
-        if self._cbor is not None:
-            self._cbor += data
-            if len(self._cbor) > MOST_CBOR:
-                raise BadImport(f"a CBOR file has at most {MOST_CBOR} bytes")
-            return
-        try:
-            self._text += self._utf8.decode(data)
-        except UnicodeDecodeError:
-            raise misplaced("not text in UTF-8", self._line) from None
-        self._records(last=False)
+        if data:
+            self._take(data, last=False)
 
     def end(self) -> None:
         """The list is at its end. Raises BadImport for one that is cut off."""
-        if self._cbor is not None:
-            self._cbor_records(bytes(self._cbor))
+        self._take(b"", last=True)
+
+    def _take(self, data: bytes, *, last: bool) -> None:
+        if self._binary is None:
+            self._binary = 0x80 <= (data or b" ")[0] <= 0x9F
+        if self._binary:
+            self.found.lines = 1
+            for raw in self._cbor.feed(data, last=last):
+                self._record(raw, 1)
             return
-        self._records(last=True)
-        if self._state != "end":
-            raise misplaced("the JSON is damaged or cut off", self._line)
+        records = self._json
+        for _, raw in records.feed(data, last=last):
+            self._record(raw, records.line)
+        self.found.lines = records.line
 
-    def _records(self, *, last: bool) -> None:
-        text, at = self._text, 0
-        while True:
-            after = at
-            while after < len(text) and text[after] in " \t\r\n":
-                after += 1
-            self._line += text.count("\n", at, after)
-            at = after
-            if at == len(text):
-                break
-            if self._state == "end" or (self._state == "begin" and text[at] != "["):
-                raise misplaced("SenML is one array of records", self._line)
-            if self._state == "begin":
-                self._state, at = "first", at + 1
-            elif self._state == "after" and text[at] == ",":
-                self._state, at = "record", at + 1
-            elif self._state in ("after", "first") and text[at] == "]":
-                self._state, at = "end", at + 1
-            elif self._state == "after":
-                raise misplaced("the JSON is damaged", self._line)
-            else:
-                try:
-                    raw, stop = self._json.raw_decode(text, at)
-                except (ValueError, RecursionError):
-                    if last or len(text) - at > files.MAX_LINE:
-                        raise misplaced("the JSON is damaged or cut off", self._line) from None
-                    break
-                self._record(raw)
-                self._line += text.count("\n", at, stop)
-                self._state, at = "after", stop
-        self._text = text[at:]
-        self.found.lines = self._line
-
-    def _cbor_records(self, body: bytes) -> None:
-        stream = io.BytesIO(body)
-        first = stream.read(1)[0] & 0x1F
-        try:
-            if first == 31:  # of a length that is not written
-                for raw in cbor2.loads(body):
-                    self._record(raw)
-            else:
-                length = first
-                if first >= 24:
-                    length = int.from_bytes(stream.read(1 << (first - 24)), "big")
-                records = cbor2.CBORDecoder(stream)
-                while self._number < length:
-                    self._record(records.decode())
-        except (cbor2.CBORDecodeError, ValueError, OverflowError, RecursionError):
-            detail = f"record {self._number + 1}: the CBOR is damaged or cut off"
-            raise BadImport(detail) from None
-        self.found.lines = 1
-
-    def _record(self, raw: Any) -> None:
+    def _record(self, raw: Any, line: int) -> None:
         self._number += 1
-        element = f"record {self._number}"
         try:
             found = self._resolver.record(raw)
             if found is None:
                 return
             if found.relative:
                 raise BadItem("is relative, and when the list was sent is not known", pointer="/t")
-            register, kind = booked_as(found, self._map.register_name, self._map.kind)
-            key = (found.device, register, found.unit)
+            key = (found.device, found.register, found.unit)
             series = self._series.get(key)
             if series is None:
-                try:
-                    unit = units.unit_named(found.unit).symbol
-                except ValueError as error:
-                    raise BadItem(str(error), pointer="/u") from None
-                unsuited = units.mismatch(register, unit)
-                if unsuited is not None:
-                    raise BadItem(unsuited.detail, pointer="/u")
-                made = Series(found.device, found.device, register, unit, kind, "v")
-                series = self._series[key] = made
-            self.found.add(series, self._line, found.time, format(found.value, "f").encode())
+                series = self._series[key] = self._made(found)
+            self.found.add(series, line, found.time, format(found.value, "f").encode())
         except BadItem as error:
-            self.found.fault(self._line, element, f"{error.pointer} {error.detail}".strip())
+            element = f"record {self._number}"
+            self.found.fault(line, element, f"{error.pointer} {error.detail}".strip())
         except NotReadings as error:
-            raise misplaced(f"{element}: {error.detail}", self._line) from None
+            raise misplaced(f"record {self._number}: {error.detail}", line) from None
+
+    def _made(self, found: Measurement) -> Series:
+        register, kind = booked_as(found, self._map.register_name, self._map.kind)
+        try:
+            unit = units.unit_named(found.unit).symbol
+        except ValueError as error:
+            raise BadItem(str(error), pointer="/u") from None
+        unsuited = units.mismatch(register, unit)
+        if unsuited is not None:
+            raise BadItem(unsuited.detail, pointer="/u")
+        return Series(found.device, found.device, register, unit, kind, "v")
+
+
+class _CborRecords:
+    """Reads an array, element by element. Raises BadImport for what is none or is damaged."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._left: int | None = None
+        """How many records follow; of an endless array -1."""
+        self._number = 0
+
+    def feed(self, data: bytes, *, last: bool) -> Iterator[Any]:
+        """The records that are complete; `last`: the file ends with this piece."""
+        self._rest += data
+        stream = io.BytesIO(self._rest)
+        begun = 0
+        try:
+            if self._left is None:
+                self._left = _length(stream)
+                begun = stream.tell()
+            records = cbor2.CBORDecoder(stream)
+            while self._left:
+                if self._left < 0 and self._rest[begun : begun + 1] == _BREAK:
+                    self._left, begun = 0, begun + 1
+                    break
+                raw = records.decode()
+                begun = stream.tell()
+                self._left -= self._left > 0
+                self._number += 1
+                yield raw
+        except cbor2.CBORDecodeEOF:
+            if last or len(self._rest) - begun > files.MAX_LINE:
+                raise self._damaged() from None
+        except (cbor2.CBORDecodeError, ValueError, OverflowError, RecursionError):
+            raise self._damaged() from None
+        self._rest = self._rest[begun:]
+        if (last and self._left != 0) or (self._left == 0 and self._rest):
+            raise self._damaged()
+
+    def _damaged(self) -> BadImport:
+        return BadImport(f"record {self._number + 1}: the CBOR is damaged or cut off")
+
+
+def _length(stream: io.BytesIO) -> int:
+    """Of an array, by its first bytes; -1 where it is not written."""
+    first = stream.read(1)
+    if not first:
+        raise cbor2.CBORDecodeEOF
+    size = first[0] & 0x1F
+    if size == _ENDLESS:
+        return -1
+    if size < 24:
+        return size
+    width = 1 << (size - 24)
+    written = stream.read(width)
+    if len(written) < width:
+        raise cbor2.CBORDecodeEOF
+    return int.from_bytes(written, "big")

@@ -19,11 +19,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cbor2
 
@@ -50,8 +49,7 @@ _LARGEST: Final = Decimal(10) ** 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """A resolved record. `time` in microseconds, since 1970 or, if `relative`, from now."""
 
     device: str
@@ -109,7 +107,7 @@ class Resolver:
         return Measurement(
             *place,
             _UNITS.get(unit, unit),
-            int((time * 10**6).to_integral_value(ROUND_FLOOR)),
+            _microseconds(time),
             time < RELATIVE,
             self._value + _number(value, "v"),
         )
@@ -130,6 +128,13 @@ class Resolver:
                 self._value = _number(record["bv"], "bv")
         except BadItem as error:
             raise NotReadings(f"{error.pointer} {error.detail}") from None
+
+
+def _microseconds(time: Decimal) -> int:
+    whole = int(time)
+    if whole == time:
+        return whole * 10**6
+    return int((time * 10**6).to_integral_value(ROUND_FLOOR))
 
 
 def _text(value: Any, label: str) -> str:
