@@ -28,7 +28,7 @@ from pydantic import Field
 from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
-from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.storing import Booking, FileImport, ReadingStore, Waiting
 from curator.files.upload import Progress
 from curator.intake.reading import MAX_STORED, Times, to_nano
 from curator.settings import CuratorSettings
@@ -468,19 +468,19 @@ class FeedImport(FileImport):
     def __init__(
         self,
         intake: ReadingStore,
+        waiting: Waiting,
         settings: CuratorSettings,
         mapping: FeedMap,
         caller: Principal,
         progress: Progress,
     ) -> None:
-        self._intake, self._settings, self._map = intake, settings, mapping
+        self._intake, self._waiting = intake, waiting
+        self._settings, self._map = settings, mapping
         self._caller, self.progress = caller, progress
         self._rejected: Counter[int] = Counter()
-        self._blocks: dict[Booking, list[tuple[Ints, int, int, Ints]]] = {}
-        self.whole = True  # before anything is stored
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end and store it. Raises BadImport if it is no such feed."""
+        """Read a body to its end. Raises BadImport if it is no such feed."""
         feed = await self._read(chunks)
         self.progress.lines = feed.lines
         usages, faults = await asyncio.to_thread(series, feed)
@@ -488,12 +488,9 @@ class FeedImport(FileImport):
             self.progress.error(
                 fault.line, None, f"{fault.element} {fault.detail}", count, element=fault.element
             )
-        del feed
-        while usages:  # which frees them as they go
-            await self._take(usages.pop())
-        await self._store()
+        for usage in usages:
+            self._take(usage)
         await self._intake.count_rejected(self._rejected, self.progress.rejected)
-        self.progress.state = "done"
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:
         reader, settings = FeedReader(), self._settings
@@ -506,7 +503,7 @@ class FeedImport(FileImport):
             await asyncio.to_thread(reader.feed, chunk)
         return await asyncio.to_thread(reader.close)
 
-    async def _take(self, part: Series) -> None:
+    def _take(self, part: Series) -> None:
         lines = part.readings.lines
         try:
             owner, name = self._owner(part.usage_point)
@@ -521,23 +518,9 @@ class FeedImport(FileImport):
         device = _device(part.usage_point, name)
         times, values, good = self._columns(part)
         self._rejected[owner] += int((~good).sum())
-        made = await self._intake.make_devices([(owner, device)])
-        block = (times[good], made[owner, device], owner, values[good])
+        (number,) = self._waiting.devices([(owner, device)])
         booking = Booking(part.register, part.unit, part.kind)
-        self._blocks.setdefault(booking, []).append(block)
-
-    async def _store(self) -> None:
-        while self._blocks:
-            booking, blocks = self._blocks.popitem()
-            sizes = [times.size for times, *_ in blocks]
-            columns = (
-                np.concatenate([times for times, *_ in blocks]),
-                np.repeat(np.array([device for _, device, *_ in blocks], np.int64), sizes),
-                np.repeat(np.array([owner for *_, owner, _ in blocks], np.int64), sizes),
-                np.concatenate([values for *_, values in blocks]),
-            )
-            del blocks
-            await book(self._intake, self.progress, columns, booking)
+        self._waiting.add(booking, times[good], number, values[good])
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
         """By the table, by the parameter, by its own name, or the only one hosted. Where there is a

@@ -22,11 +22,10 @@ def table(count: int) -> bytes:
 @pytest.fixture
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readings are stored some at a time, so that much is stored before a file's end."""
-    for module in (csv_import, metered):
-        monkeypatch.setattr(module, "FLUSH", 50)
+    monkeypatch.setattr(metered, "FLUSH", 50)
+    monkeypatch.setattr(storing, "TOGETHER", 50)
     monkeypatch.setattr(storing, "LOT", 20)
     monkeypatch.setattr(csv_import, "HELD", 1000)
-    monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 1000)
 
 

@@ -357,11 +357,10 @@ async def test_a_sample_sums_to_what_a_script_sums(
 @pytest.fixture
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readings are stored some at a time, so that much is stored before a file's end."""
-    for module in (csv_import, metered):
-        monkeypatch.setattr(module, "FLUSH", 10)
+    monkeypatch.setattr(metered, "FLUSH", 10)
+    monkeypatch.setattr(storing, "TOGETHER", 10)
     monkeypatch.setattr(storing, "LOT", 5)
     monkeypatch.setattr(csv_import, "HELD", 100)
-    monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 100)
 
 
