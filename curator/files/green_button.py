@@ -15,7 +15,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -28,7 +28,7 @@ from pydantic import Field
 from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
-from curator.files.storing import Booking, FileImport, ReadingStore, Waiting
+from curator.files.storing import LOT, Booking, FileImport, ReadingStore, Waiting
 from curator.files.upload import Progress
 from curator.intake.reading import MAX_STORED, Times, to_nano
 from curator.settings import CuratorSettings
@@ -74,6 +74,11 @@ class Readings:
     lines: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
     values: array[int] = field(default_factory=lambda: array("q"))
+
+    def some(self, begin: int, count: int) -> Readings:
+        """Those from one on."""
+        end = begin + count
+        return Readings(self.lines[begin:end], self.starts[begin:end], self.values[begin:end])
 
 
 @dataclass
@@ -489,7 +494,8 @@ class FeedImport(FileImport):
                 fault.line, None, f"{fault.element} {fault.detail}", count, element=fault.element
             )
         for usage in usages:
-            self._take(usage)
+            for begin in range(0, len(usage.readings.starts), LOT):
+                self._take(replace(usage, readings=usage.readings.some(begin, LOT)))
         await self._intake.count_rejected(self._rejected, self.progress.rejected)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:

@@ -51,7 +51,9 @@ class Nem13Reader(LineReader):
 
     def line(self, number: int, text: bytes) -> None:
         """The next record."""
-        cells = [cell.strip() for cell in text.decode("utf-8", "replace").split(",")]
+        cells = text.decode("utf-8", "replace").split(",")
+        if b" " in text or b"\t" in text:
+            cells = [cell.strip() for cell in cells]
         if not self._begun:
             if cells[:2] != ["100", "NEM13"]:
                 raise misplaced("a NEM13 file begins with 100,NEM13", number)
@@ -75,23 +77,13 @@ class Nem13Reader(LineReader):
             raise BadImport("the file is cut off: it has no 900 record")
 
     def _readings(self, line: int, cells: list[str]) -> None:
-        cells = [*cells, *[""] * 24]
+        cells += [""] * (24 - len(cells))
         unit, register = UNITS_OF_MEASURE.get(cells[UNIT].upper()), DIRECTIONS.get(cells[7])
         totals = [cells[PREVIOUS], cells[CURRENT]]
-        faults = [
-            (not _NMI.fullmatch(cells[1]), 2, "the NMI is not of 10 or 11 signs"),
-            (not cells[3], 4, "the register id is missing"),
-            (register is None, 8, "the direction is neither I (import) nor E (export)"),
-            (unit is None, UNIT + 1, "the unit is not Wh, kWh or MWh"),
-        ]
-        for at in (PREVIOUS, CURRENT, QUANTITY):
-            faults.append((not _NUMBER.fullmatch(cells[at]), at + 1, "is not a decimal number"))
-        for wrong, column, reason in faults:
-            if wrong:
-                self.found.fault(line, f"column {column}", reason, 2)
-                return
-        assert unit is not None
-        assert register is not None
+        numbers = all(map(_NUMBER.fullmatch, (*totals, cells[QUANTITY])))
+        if not (numbers and unit and register and cells[3] and _NMI.fullmatch(cells[1])):
+            self._misfit(line, cells)
+            return
         if Decimal(totals[1]) - Decimal(totals[0]) != Decimal(cells[QUANTITY]):
             detail = "the quantity is not the difference of the readings"
             self.found.fault(line, f"column {QUANTITY + 1}", detail, 2)
@@ -112,6 +104,21 @@ class Nem13Reader(LineReader):
                 self.found.fault(line, f"column {at + 2}", detail)
                 continue
             self.found.add(series, line, time, total.encode())
+
+    def _misfit(self, line: int, cells: list[str]) -> None:
+        """Report the first cell for which the readings of a record cannot be taken."""
+        faults = [
+            (not _NMI.fullmatch(cells[1]), 1, "the NMI is not of 10 or 11 signs"),
+            (not cells[3], 3, "the register id is missing"),
+            (cells[7] not in DIRECTIONS, 7, "the direction is neither I (import) nor E (export)"),
+            (cells[UNIT].upper() not in UNITS_OF_MEASURE, UNIT, "the unit is not Wh, kWh or MWh"),
+            *(
+                (not _NUMBER.fullmatch(cells[at]), at, "is not a decimal number")
+                for at in (PREVIOUS, CURRENT, QUANTITY)
+            ),
+        ]
+        at, reason = next((at, reason) for wrong, at, reason in faults if wrong)
+        self.found.fault(line, f"column {at + 1}", reason, 2)
 
 
 @lru_cache(maxsize=100_000)

@@ -26,9 +26,9 @@ Columns = tuple[Ints, Ints, Ints, Ints]
 """Times in microseconds since 1970, device keys, curator keys, quantities in nano-units."""
 IN_MEMORY: Final = 4 << 20
 """Bytes that wait in memory; the others in a file."""
-TOGETHER: Final = 400_000
+TOGETHER: Final = 250_000
 """Readings that are sorted together."""
-LOT: Final = 100_000
+LOT: Final = 50_000
 """Of these, readings that are stored in one transaction."""
 _ROW: Final = np.dtype([("time", "<i8"), ("quantity", "<i8"), ("device", "<i4")])
 

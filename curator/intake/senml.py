@@ -41,6 +41,7 @@ LABELS: Final[Mapping[int, str]] = {
     **{3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd"},
 }
 _KNOWN: Final = frozenset(LABELS.values())
+_PLAIN: Final = frozenset({"n", "u", "t", "v"})
 _BASE: Final = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
 _UNITS: Final = {"/": "1", "count": "1"}
 """Of the units of SenML those that the catalogue has under another name."""
@@ -74,13 +75,11 @@ class Resolver:
         if isinstance(raw, Doubled) or not isinstance(raw, dict):
             raise NotReadings("a record of SenML is an object, and has a label once")
         record = raw
-        if not raw.keys() <= _KNOWN:
-            record = {LABELS.get(key, key) if type(key) is int else key: raw[key] for key in raw}
-            for label in record:
-                if isinstance(label, str) and label.endswith("_"):
-                    raise NotReadings("a label that ends with _ is not understood")
-        if not _BASE.isdisjoint(record):
-            self._base(record)
+        if not raw.keys() <= _PLAIN:  # which nearly all records have
+            if not raw.keys() <= _KNOWN:
+                record = _labelled(raw)
+            if not _BASE.isdisjoint(record):
+                self._base(record)
         value = record.get("v")
         if value is None:
             for label, what in (("vs", "a text"), ("vb", "a truth value"), ("vd", "data")):
@@ -130,6 +129,14 @@ class Resolver:
             raise NotReadings(f"{error.pointer} {error.detail}") from None
 
 
+def _labelled(raw: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A record by the names of its labels, where CBOR has numbers."""
+    record = {LABELS.get(key, key) if type(key) is int else key: raw[key] for key in raw}
+    if any(isinstance(label, str) and label.endswith("_") for label in record):
+        raise NotReadings("a label that ends with _ is not understood")
+    return record
+
+
 def _microseconds(time: Decimal) -> int:
     whole = int(time)
     if whole == time:
@@ -144,7 +151,9 @@ def _text(value: Any, label: str) -> str:
 
 
 def _number(value: Any, label: str) -> Decimal:
-    if isinstance(value, float):
+    if isinstance(value, Decimal):
+        pass
+    elif isinstance(value, float):
         value = Decimal(repr(value))
     elif isinstance(value, int) and not isinstance(value, bool):
         value = Decimal(value)
