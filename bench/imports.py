@@ -27,7 +27,7 @@ import cbor2
 from common.principals import Principal, Scope
 from common.runtime.clock import SystemClock
 from common.store.database import open_database
-from curator.files.dsmr import checksums
+from curator.files.devices.dsmr import checksums
 from curator.files.importer import Importer
 from curator.files.options import ImportOptions
 from curator.files.upload import Imports

@@ -12,21 +12,21 @@ from common.principals import Principal
 from common.runtime.process import give_back
 from curator.errors import BadImport
 from curator.files import recognise as looks
-from curator.files.csv_import import Import
-from curator.files.dsmr import DsmrReader
+from curator.files.devices.dsmr import DsmrReader
+from curator.files.devices.home_assistant import HomeAssistantReader
+from curator.files.devices.iec62056 import IecReader
+from curator.files.devices.influx import InfluxReader
+from curator.files.devices.senml import SenmlReader
 from curator.files.encoding import Decoder
-from curator.files.green_button import FeedImport
-from curator.files.home_assistant import HomeAssistantReader
-from curator.files.iec62056 import IecReader
-from curator.files.influx import InfluxReader
+from curator.files.market.green_button import FeedImport
+from curator.files.market.mscons import MsconsReader
+from curator.files.market.nem12 import NemImport
+from curator.files.market.nem13 import Nem13Reader
 from curator.files.metered import MeterImport, MeterMap, MeterReader
-from curator.files.mscons import MsconsReader
-from curator.files.nem12 import NemImport
-from curator.files.nem13 import Nem13Reader
 from curator.files.options import ImportOptions
 from curator.files.recognise import Recognised, recognise
-from curator.files.senml import SenmlReader
 from curator.files.storing import IN_MEMORY, FileImport, ReadingStore, Waiting
+from curator.files.tables.csv_import import Import
 from curator.files.upload import Imports, Progress, plain_chunks
 from curator.settings import CuratorSettings
 

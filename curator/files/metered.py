@@ -22,12 +22,12 @@ from pydantic import Field, field_validator
 from common.principals import Principal
 from common.runtime.clock import zone_named
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
-from curator.files import csv_columns
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.encoding import as_utf8
-from curator.files.green_button import FeedMap
+from curator.files.market.green_button import FeedMap
 from curator.files.storing import Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables import columns as csv_columns
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import RegisterName, Twice, Unit
 from curator.files.upload import Progress
 from curator.settings import CuratorSettings

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from curator.files.day_rows import DATE_NAMES, NoDays, day_columns, is_date
 from curator.files.options import Form
+from curator.files.tables.day_rows import DATE_NAMES, NoDays, day_columns, is_date
 from tacit.records.text_files import exact_number
 
 HEAD_BYTES: Final = 1 << 18

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from curator.files import csv_import, metered, storing
+from curator.files import metered, storing
+from curator.files.tables import csv_import
 from tests.curator.conftest import START, OpenSite
-from tests.curator.files.test_csv_import import upload
-from tests.curator.files.test_dsmr import telegram
+from tests.curator.files.devices.test_dsmr import telegram
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 

@@ -13,10 +13,10 @@ from curator.errors import BadImport
 from curator.files.importer import READERS
 from curator.files.metered import MeterMap
 from curator.files.recognise import recognise
-from tests.curator.files.test_dsmr import STREAM
-from tests.curator.files.test_iec62056 import checked, profile, readout
-from tests.curator.files.test_market_files import MSCONS, NEM13
-from tests.curator.files.test_sensor_files import LINES, PACK, hour
+from tests.curator.files.devices.test_dsmr import STREAM
+from tests.curator.files.devices.test_iec62056 import checked, profile, readout
+from tests.curator.files.devices.test_sensor_files import LINES, PACK, hour
+from tests.curator.files.market.test_market_files import MSCONS, NEM13
 
 FILES: list[tuple[str, bytes]] = [
     ("dsmr", b"".join(STREAM)),

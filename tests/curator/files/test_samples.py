@@ -21,12 +21,13 @@ from sqlalchemy import text
 from cli.curator_data import MeterFile, column_map
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from curator.files import csv_import, metered, storing
+from curator.files import metered, storing
+from curator.files.tables import csv_import
 from tests.curator.conftest import OpenSite, Site
-from tests.curator.files.green_button_files import FeedFile, Meter
-from tests.curator.files.test_csv_import import upload
-from tests.curator.files.test_dsmr import crc16
-from tests.curator.files.test_iec62056 import checked
+from tests.curator.files.devices.test_dsmr import crc16
+from tests.curator.files.devices.test_iec62056 import checked
+from tests.curator.files.market.green_button_files import FeedFile, Meter
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 DAY = datetime(2025, 11, 3, tzinfo=UTC)

@@ -32,8 +32,8 @@ from typing import Final
 from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadImport, BadItem
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.metered import Found, MeterMap, Series
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import LocalTimes
 from tacit.units import Kind
 

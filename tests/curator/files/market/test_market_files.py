@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 

@@ -27,9 +27,9 @@ from typing import Final
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport
-from curator.files.csv_header import misplaced
+from curator.files.market.nem12 import NEM_TIME, TAKEN, UNITS_OF_MEASURE
 from curator.files.metered import LineReader, MeterMap, Series
-from curator.files.nem12 import NEM_TIME, TAKEN, UNITS_OF_MEASURE
+from curator.files.tables.header import misplaced
 from tacit.units import Kind
 
 DIRECTIONS: Final = {"I": "energy_import", "E": "energy_export"}

@@ -14,9 +14,9 @@ import cbor2
 
 from curator.errors import BadImport, BadItem, NotReadings
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
-from curator.files.json_records import JsonRecords
+from curator.files.devices.json_records import JsonRecords
 from curator.files.metered import Found, MeterMap, Series
+from curator.files.tables.header import misplaced
 from curator.intake.senml import Measurement, Resolver, booked_as
 from tacit import units
 

@@ -27,18 +27,18 @@ from numpy.typing import NDArray
 from common.principals import Principal
 from common.runtime.clock import zone_named
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.files import csv_columns
 from curator.files import upload as files
-from curator.files.csv_columns import ColumnMap, StampCells, Stamps
-from curator.files.csv_header import LIKE_DAYS, Header, misplaced, read_header
-from curator.files.day_rows import (
+from curator.files.encoding import as_utf8
+from curator.files.storing import TOGETHER, Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables import columns as csv_columns
+from curator.files.tables.columns import ColumnMap, StampCells, Stamps
+from curator.files.tables.day_rows import (
     DayBegins,
     begins,
     date_of,
     is_date,
 )
-from curator.files.encoding import as_utf8
-from curator.files.storing import TOGETHER, Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables.header import LIKE_DAYS, Header, misplaced, read_header
 from curator.files.units_and_local_time import TWICE, Twice
 from curator.files.upload import Progress
 from curator.settings import CuratorSettings

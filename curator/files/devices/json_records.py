@@ -14,7 +14,7 @@ from json.scanner import make_scanner
 from typing import Any, Final, cast
 
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
+from curator.files.tables.header import misplaced
 from curator.intake.reading import decoder
 
 DAMAGED: Final = "the JSON is damaged or cut off"

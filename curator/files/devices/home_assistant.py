@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport, BadItem
-from curator.files.json_records import JsonRecords
+from curator.files.devices.json_records import JsonRecords
 from curator.files.metered import Found, MeterMap, Series
 from tacit import units
 from tacit.units import Kind
