@@ -118,4 +118,6 @@ class JsonRecords:
         else:
             return False
         self._due = "first"
+        if len(self._open) > len(self._within) + 1:
+            raise misplaced("the JSON is nested too deeply", self.line)
         return True
