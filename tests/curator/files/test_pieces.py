@@ -103,3 +103,13 @@ def test_no_file_takes_for_ever(body: bytes) -> None:
     for form in READERS:
         with contextlib.suppress(BadImport):
             read(form, body, 1 << 20)
+
+
+@pytest.mark.parametrize("given", [{}, {"decimal": ","}])
+def test_a_decimal_comma_is_no_delimiter(given: dict[str, str]) -> None:
+    """Whole numbers and the header have none: by semicolons more lines are alike."""
+    rows = [f"31.03.2025 {hour:02d}:00;{hour // 4},5;G" for hour in range(20)]
+    body = "\r\n".join(["Zeit;Verbrauch;Status", *rows, "31.03.2025 20:00;5;G", "Summe;50,5;"])
+    found = recognise(body.encode(), given)
+    assert found.parameters["delimiter"] == ";"
+    assert found.parameters.get("header_line", 1) == 1
