@@ -53,8 +53,8 @@ async def plain_chunks(
                 if produced > max_plain or produced > _SLACK + max_ratio * received:
                     raise BadImport("the file grows too much when it is decompressed")
                 blank = 0 if piece.strip() else blank + len(piece)
-                if blank > MAX_LINE:
-                    raise BadImport(f"the file has {MAX_LINE} blanks and empty lines in a row")
+                if blank > _SLACK:
+                    raise BadImport(f"the file has {_SLACK} blanks and empty lines in a row")
                 yield piece
         except MalformedContent:
             raise BadImport("the compressed file is damaged") from None
