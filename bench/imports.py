@@ -130,7 +130,7 @@ def nem13(count: int) -> Iterator[bytes]:
         first, last = (START + QUARTER * (2 * k + end) for end in (0, 1))
         for m in range(METERS):
             yield (
-                f"250,NEM13{m:05d},11,1,11,11,S{m},I,{k},{first:%Y%m%d%H%M%S},A,,,"
+                f"250,NEM13{m:05d},11,1,11,11,S{m},E,{k},{first:%Y%m%d%H%M%S},A,,,"
                 f"{k + 1},{last:%Y%m%d%H%M%S},A,,,1,kWh,,20251105120000,\r\n"
             ).encode()
     yield b"550,N,,A,\r\n900\r\n"

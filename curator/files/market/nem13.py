@@ -9,8 +9,8 @@ unit). Its rules here:
 
 - A register's readings are totals of a counter, at their times in eastern standard time (UTC+10).
   The current reading of a record is the previous one of the next: it is a duplicate.
-- Direction E is what the customer feeds in, I what is taken from the network: with suffix 11 and
-  the like the direction alone says which.
+- Direction E ("export from grid") is what the customer takes, I ("import to grid") what the
+  customer feeds in: with suffix 11 and the like the direction alone says which.
 - Reading times are YYYYMMDDhhmmss. Quality A actual, E estimate, F final substitute, S substitute.
 - A quantity that is not the difference of the readings (a rollover, a multiplier, another meter)
   is reported, and neither reading of the record is taken: which one is right would be a guess.
@@ -32,7 +32,8 @@ from curator.files.metered import LineReader, MeterMap, Series
 from curator.files.tables.header import misplaced
 from tacit.units import Kind
 
-DIRECTIONS: Final = {"I": "energy_import", "E": "energy_export"}
+DIRECTIONS: Final = {"E": "energy_import", "I": "energy_export"}
+"""As the market sees them: E is energy that the grid exports, I what it imports."""
 _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 _NMI: Final = re.compile(r"[A-Z0-9]{10,11}")
 _TIME: Final = re.compile(r"\d{14}")
@@ -110,7 +111,7 @@ class Nem13Reader(LineReader):
         faults = [
             (not _NMI.fullmatch(cells[1]), 1, "the NMI is not of 10 or 11 signs"),
             (not cells[3], 3, "the register id is missing"),
-            (cells[7] not in DIRECTIONS, 7, "the direction is neither I (import) nor E (export)"),
+            (cells[7] not in DIRECTIONS, 7, "the direction is neither E (export from grid) nor I"),
             (cells[UNIT].upper() not in UNITS_OF_MEASURE, UNIT, "the unit is not Wh, kWh or MWh"),
             *(
                 (not _NUMBER.fullmatch(cells[at]), at, "is not a decimal number")

@@ -137,17 +137,17 @@ def nem13() -> Sample:
     record += "A,,,{q},{unit},20260101,20251130120000,,"
     body = lines(
         "100,NEM13,202511300900,MDP,RETAILER",
-        record.format(meter="S1", way="I", a="100.5", b="112.25", q="11.75", unit="kWh", d=1, e=2),
-        record.format(meter="S1", way="I", a="112.25", b="120", q="7.75", unit="kWh", d=2, e=3),
-        record.format(meter="S2", way="I", a="1000", b="3500", q="2500", unit="WH", d=1, e=2),
-        record.format(meter="S2", way="E", a="1", b="2", q="1", unit="kWh", d=1, e=2),
+        record.format(meter="S1", way="E", a="100.5", b="112.25", q="11.75", unit="kWh", d=1, e=2),
+        record.format(meter="S1", way="E", a="112.25", b="120", q="7.75", unit="kWh", d=2, e=3),
+        record.format(meter="S2", way="E", a="1000", b="3500", q="2500", unit="WH", d=1, e=2),
+        record.format(meter="S2", way="I", a="1", b="2", q="1", unit="kWh", d=1, e=2),
         "550,N,,A,",
         "900",
     )
     return Sample(
         body,
         'curator = "house"',
-        lambda s: between(s, r",I,.*,([\d.]+),kWh,") + between(s, r",I,.*,([\d.]+),WH,") / 1000,
+        lambda s: between(s, r",E,.*,([\d.]+),kWh,") + between(s, r",E,.*,([\d.]+),WH,") / 1000,
     )
 
 
