@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import cbor2
@@ -13,6 +15,7 @@ from curator.errors import BadImport
 from curator.files.importer import READERS
 from curator.files.metered import MeterMap
 from curator.files.recognise import recognise
+from curator.files.upload import plain_chunks
 from tests.curator.files.devices.test_dsmr import STREAM
 from tests.curator.files.devices.test_iec62056 import checked, profile, readout
 from tests.curator.files.devices.test_sensor_files import LINES, PACK, hour
@@ -113,3 +116,18 @@ def test_a_decimal_comma_is_no_delimiter(given: dict[str, str]) -> None:
     found = recognise(body.encode(), given)
     assert found.parameters["delimiter"] == ";"
     assert found.parameters.get("header_line", 1) == 1
+
+
+def test_json_inside_json_is_refused_before_it_is_deep() -> None:
+    reader = READERS["home-assistant"](GIVEN)
+    with pytest.raises(BadImport, match="nested too deeply"):
+        reader.feed(b'{"result":' * 1000)
+
+
+async def test_endless_empty_lines_of_a_compressed_file_are_refused() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield gzip.compress(b"time,value\n" + b"\n" * (8 << 20))
+
+    with pytest.raises(BadImport, match="empty lines in a row"):
+        async for _ in plain_chunks(chunks(), 1 << 30, 10_000):
+            pass
