@@ -13,7 +13,7 @@ import pytest
 from cli.meter_file import MeterFile
 from curator.files.recognise import recognise
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 HEAD = "100,NEM12,202511050900,MDP1,RETAILER"

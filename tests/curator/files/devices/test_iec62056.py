@@ -10,7 +10,7 @@ from operator import xor
 import pytest
 
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 HEAD = "/ISk5ME382-1003\r\n\r\n"

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from curator.files.day_rows import NoDays, day_columns, is_date
+from curator.files.tables.day_rows import NoDays, day_columns, is_date
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import LONG, WIDE, upload
+from tests.curator.files.tables.test_csv_import import LONG, WIDE, upload
 from tests.curator.stored import rows
 
 ZURICH = ZoneInfo("Europe/Zurich")

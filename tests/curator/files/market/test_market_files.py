@@ -9,12 +9,12 @@ from decimal import Decimal
 import pytest
 
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 
 def accumulated(before: str, after: str, quantity: str, day: int = 1, **changes: str) -> str:
-    cells = ["250", "NEM1201009", "11", "1", "11", "11", "S01009", changes.get("way", "I")]
+    cells = ["250", "NEM1201009", "11", "1", "11", "11", "S01009", changes.get("way", "E")]
     cells += [before, f"202511{day:02d}103000", "A", "", ""]
     cells += [after, f"202511{day + 1:02d}103000", changes.get("quality", "A"), "", ""]
     return ",".join([*cells, quantity, changes.get("unit", "kWh"), "20260101", "20251130120000"])
@@ -28,7 +28,7 @@ def nem13(*records: str) -> bytes:
 NEM13 = nem13(
     accumulated("000100.5", "000112.25", "11.75"),
     accumulated("112.25", "120", "7.75", 2),
-    accumulated("5", "6.125", "1.125", way="E"),
+    accumulated("5", "6.125", "1.125", way="I"),
 )
 
 
@@ -41,7 +41,7 @@ async def test_nem13(site: OpenSite) -> None:
         used = sum(
             Decimal(cells[18])
             for line in NEM13.decode().splitlines()
-            if (cells := line.split(","))[0] == "250" and cells[7] == "I"
+            if (cells := line.split(","))[0] == "250" and cells[7] == "E"
         )
         stored = await rows(s)
         assert sum(q for *_, q in stored) == used * 10**12

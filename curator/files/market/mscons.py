@@ -32,8 +32,8 @@ from typing import Final
 from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadImport, BadItem
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.metered import Found, MeterMap, Series
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import LocalTimes
 from tacit.units import Kind
 
@@ -60,7 +60,7 @@ class MsconsReader:
         self._line = 1
         self._segments = self._messages = self._inside = 0
         self._series: dict[tuple[str, str, str], Series] = {}
-        self._times: dict[str, int | None] = {}
+        self._times: dict[bytes, int | None] = {}
         self._location = ""
         self._register: str | None = None
         self._quantity: tuple[int, str, str, str] | None = None
@@ -74,15 +74,44 @@ class MsconsReader:
                 self._bounded()
                 return
             self._signs(self._rest.lstrip())
-        at = 0
+        at = self._plain_intervals(0)
         while match := self._segment.match(self._rest, at):
             text = match[0]
             self._line += text[: len(text) - len(text.lstrip())].count(b"\n")
             self._take(text[:-1].strip(b" \r\n"))
-            at = match.end()
+            at = self._plain_intervals(match.end())
         self._rest = self._rest[at:]
         self._bounded()
         self.found.lines = self._line
+
+    def _plain_intervals(self, at: int) -> int:
+        """Quantities with their intervals, written as nearly all are; where they end."""
+        text = self._rest
+        while found := self._plain.match(text, at):
+            self._missing()
+            self._segments += 3
+            self._inside += 3
+            blank, qualifier, value, unit, between, begin, more, end = found.groups()
+            self._line += blank.count(b"\n")
+            self._quantity = (
+                self._line,
+                qualifier.decode(),
+                value.decode(),
+                (unit or b"").decode(),
+            )
+            self._start = (self._plain_moment(begin),)
+            self._interval(begins=False, moment=self._plain_moment(end))
+            self._line += between.count(b"\n") + more.count(b"\n")
+            at = found.end()
+        return at
+
+    def _plain_moment(self, text: bytes) -> int | None:
+        if text not in self._times:
+            if len(self._times) > 200_000:
+                self._times.clear()
+            plain = text.decode().replace(self._release, "")
+            self._times[text] = self._parsed(plain, "303")
+        return self._times[text]
 
     def _bounded(self) -> None:
         if len(self._rest) > files.MAX_LINE:
@@ -108,10 +137,24 @@ class MsconsReader:
         self._segment = re.compile(
             rb"(?:[^" + ending + release + rb"]|" + release + rb"[\s\S])*+" + ending
         )
-        component, element = re.escape(self._component), re.escape(self._element)
-        self._plain_time = re.compile(
-            f"DTM{element}(163|164){component}(\\d{{12}}){re.escape(self._release)}?([+-]\\d\\d)"
-            f"{component}303".encode()
+        component, element = (re.escape(sign.encode()) for sign in (self._component, self._element))
+        time = rb"(\d{12}" + release + rb"?[+-]\d\d)" + component + b"303" + ending
+        self._plain = re.compile(
+            rb"([\r\n ]*)QTY" + element + rb"(\w{1,3})" + component + rb"([\d.,-]{1,20})"
+            rb"(?:"
+            + component
+            + rb"(\w{3}))?"
+            + ending
+            + rb"([\r\n ]*)DTM"
+            + element
+            + b"163"
+            + component
+            + time
+            + rb"([\r\n ]*)DTM"
+            + element
+            + b"164"
+            + component
+            + time
         )
         self._begun = True
         if head.startswith(b"UNA"):
@@ -155,14 +198,9 @@ class MsconsReader:
         elif tag == b"DTM":
             if self._quantity is None:
                 return
-            plain = self._plain_time.fullmatch(segment)
-            if plain is not None:  # as nearly all are
-                moment = self._moment((plain[2] + plain[3]).decode(), "303")
-                self._interval(plain[1] == b"163", moment)
-            else:
-                parts = [*self._components(segment[4:].decode("utf-8", "replace")), "", ""]
-                if parts[0] in ("163", "164"):
-                    self._interval(parts[0] == "163", self._moment(parts[1], parts[2]))
+            parts = [*self._components(segment[4:].decode("utf-8", "replace")), "", ""]
+            if parts[0] in ("163", "164"):
+                self._interval(parts[0] == "163", self._parsed(parts[1], parts[2]))
         elif tag in _READ:
             self._missing()
             text = segment.decode("utf-8", "replace")
@@ -245,14 +283,6 @@ class MsconsReader:
                 self.found.add(series, line, begin, number.encode())
                 return
             self.found.fault(line, self._place("QTY"), detail)
-
-    def _moment(self, text: str, form: str) -> int | None:
-        key = f"{form} {text}"
-        if key not in self._times:
-            if len(self._times) > 200_000:
-                self._times.clear()
-            self._times[key] = self._parsed(text, form)
-        return self._times[key]
 
     def _parsed(self, text: str, form: str) -> int | None:
         offset = timedelta()

@@ -11,7 +11,7 @@ import cbor2
 import pytest
 
 from tests.curator.conftest import START, OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 BEGIN = int(START.timestamp())

@@ -31,12 +31,12 @@ from pydantic import Field
 from common.principals import Principal
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.files import csv_columns
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.encoding import as_utf8
-from curator.files.green_button import FeedMap
-from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.market.green_button import FeedMap
+from curator.files.storing import Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables import columns as csv_columns
+from curator.files.tables.header import misplaced
 from curator.files.upload import Progress
 from curator.settings import CuratorSettings
 from tacit.records.text_files import Lot, MalformedRow, Records, split
@@ -229,34 +229,32 @@ def _day(cell: bytes) -> int | None:
 
 
 class NemImport(FileImport):
-    """The import of one NEM12 file: read to its end before anything is stored."""
+    """The import of one NEM12 file."""
 
     def __init__(
         self,
         intake: ReadingStore,
+        waiting: Waiting,
         settings: CuratorSettings,
         mapping: NemMap,
         caller: Principal,
         progress: Progress,
     ) -> None:
-        self._intake, self._settings, self._map = intake, settings, mapping
+        self._intake, self._waiting = intake, waiting
+        self._settings, self._map = settings, mapping
         self._caller, self.progress = caller, progress
         self._accepted = {each.strip() for each in mapping.accept.split(",")} - {NULL, VARYING}
         self._rejected: Counter[int] = Counter()
-        self.whole = True  # before anything is stored
-        self._blocks: dict[tuple[str, str], list[tuple[Ints, int, int, Ints]]] = {}
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end and store it. Raises BadImport if it is no whole NEM12 file."""
+        """Read a body to its end. Raises BadImport if it is no whole NEM12 file."""
         found = await self._read(chunks)
         self.progress.lines = found.lines
         for line, column, reason in found.faults:
             self.progress.error(line, column, reason)
         for stream, days in found.streams:
-            await self._take(stream, days)
-        await self._store()
+            self._take(stream, days)
         await self._intake.count_rejected(self._rejected, self.progress.rejected)
-        self.progress.state = "done"
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> NemFile:
         settings = self._settings
@@ -280,15 +278,15 @@ class NemImport(FileImport):
             wanted = nmi
         return self._intake.curator_of(wanted, self._caller)[0]
 
-    async def _take(self, stream: Stream, days: Sequence[NemDay]) -> None:
+    def _take(self, stream: Stream, days: Sequence[NemDay]) -> None:
         try:
             owner = self._owner(stream.nmi)
         except (UnknownCurator, ForeignCurator, BadItem) as error:
             self.progress.error(stream.line, 2, error.detail, max(1, len(days)))
             self.progress.unknown[stream.nmi] += 1
             return
-        made = await self._intake.make_devices([(owner, stream.device)])
-        device = made[owner, stream.device]
+        (device,) = self._waiting.devices([(owner, stream.device)])
+        booking = Booking(stream.register, stream.unit, Kind.DELTA)
         step = stream.minutes * 60 * 10**6
         for day in days:
             read = [at for at, each in enumerate(day.qualities) if each in self._accepted]
@@ -305,21 +303,11 @@ class NemImport(FileImport):
                 if good[place]:
                     self._reject(day, read[place], owner, message)
                 good[place] = False
-            blocks = self._blocks.setdefault((stream.register, stream.unit), [])
-            blocks.append((moments[good], device, owner, column.values[good]))
+            self._waiting.add(booking, moments[good], device, column.values[good])
 
     def _reject(self, day: NemDay, at: int, owner: int, reason: str) -> None:
         self.progress.error(day.line, at + 3, reason)
         self._rejected[owner] += 1
-
-    async def _store(self) -> None:
-        for (register, unit), blocks in self._blocks.items():
-            times = np.concatenate([times for times, *_ in blocks])
-            devices = np.concatenate([np.full(b[0].size, b[1], np.int64) for b in blocks])
-            owners = np.concatenate([np.full(b[0].size, b[2], np.int64) for b in blocks])
-            values = np.concatenate([values for *_, values in blocks])
-            booking = Booking(register, unit, Kind.DELTA)
-            await book(self._intake, self.progress, (times, devices, owners, values), booking)
 
 
 def _feed(reader: NemReader, lot: Lot) -> None:

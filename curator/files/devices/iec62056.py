@@ -37,8 +37,8 @@ from typing import Final
 
 from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadImport, BadItem
-from curator.files.csv_header import misplaced
 from curator.files.metered import LineReader, MeterMap, Series
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import LocalTimes
 from tacit import units
 from tacit.units import Kind

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from curator.errors import BadImport
-from curator.files.csv_columns import ColumnMap
-from curator.files.day_rows import DAY_S, DayColumns, NoDays, day_columns, names_a_time
+from curator.files.tables.columns import ColumnMap
+from curator.files.tables.day_rows import DAY_S, DayColumns, NoDays, day_columns, names_a_time
 from tacit.records.text_files import MalformedRow, distinct, first_line, split
 
 LONGEST_S: Final = 1 << 40

@@ -27,18 +27,18 @@ from numpy.typing import NDArray
 from common.principals import Principal
 from common.runtime.clock import zone_named
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.files import csv_columns
 from curator.files import upload as files
-from curator.files.csv_columns import ColumnMap, StampCells, Stamps
-from curator.files.csv_header import LIKE_DAYS, Header, misplaced, read_header
-from curator.files.day_rows import (
+from curator.files.encoding import as_utf8
+from curator.files.storing import TOGETHER, Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables import columns as csv_columns
+from curator.files.tables.columns import ColumnMap, StampCells, Stamps
+from curator.files.tables.day_rows import (
     DayBegins,
     begins,
     date_of,
     is_date,
 )
-from curator.files.encoding import as_utf8
-from curator.files.storing import FLUSH, Booking, FileImport, ReadingStore, book
+from curator.files.tables.header import LIKE_DAYS, Header, misplaced, read_header
 from curator.files.units_and_local_time import TWICE, Twice
 from curator.files.upload import Progress
 from curator.settings import CuratorSettings
@@ -71,20 +71,22 @@ class Import(FileImport):
     def __init__(
         self,
         intake: ReadingStore,
+        waiting: Waiting,
         settings: CuratorSettings,
         mapping: ColumnMap,
         caller: Principal,
         progress: Progress,
     ) -> None:
-        self._intake, self._settings, self._map = intake, settings, mapping
+        self._intake, self._waiting = intake, waiting
+        self._settings, self._map = settings, mapping
+        self._booking = Booking(
+            mapping.register_name, mapping.unit, mapping.kind, mapping.rollover_nano
+        )
         self._caller, self.progress = caller, progress
         self._stamps = Stamps(mapping)
         self._header: Header | None = None
         self._columns: list[tuple[int, int, int]] | None = None
-        self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self._held = 0
         self._rejected: Counter[int] = Counter()
-        self.whole = False
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a body to its end. Raises BadImport if it is no file of this map."""
@@ -116,40 +118,10 @@ class Import(FileImport):
             for line, reason in lot.faults:
                 if reason == UNCLOSED:  # where the next row begins is not known
                     raise misplaced(reason, line)
-            self.whole = True
         except MalformedRow as error:
-            self._blocks = []
             raise misplaced(error.reason, error.row) from None
-        except BadImport:
-            self._blocks = []  # of a damaged file, nothing more is stored
-            raise
         finally:
-            await self._flush()
             await self._intake.count_rejected(self._rejected, self.progress.rejected)
-        self.progress.state = "done"
-
-    async def check(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end, for a store that stores nothing. Raises BadImport.
-
-        Of most layouts the records alone: no value decides whether the file is damaged."""
-        if self._map.layout == "wide":  # a row that looks like a day refuses the file
-            await self.run(chunks)
-            return
-        settings = self._settings
-        plain = files.plain_chunks(
-            chunks, settings.import_max_plain_bytes, settings.import_max_ratio
-        )
-        records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
-        text = as_utf8(plain, self._map.encoding)
-        try:
-            async for chunk in files.after_lines(text, self._map.header_line - 1):
-                await asyncio.to_thread(records.feed, chunk)
-            lot = records.end()
-        except MalformedRow as error:
-            raise misplaced(error.reason, error.row) from None
-        for line, reason in lot.faults:
-            if reason == UNCLOSED:
-                raise misplaced(reason, line)
 
     @property
     def _read(self) -> Header:
@@ -184,15 +156,13 @@ class Import(FileImport):
         take = layouts[self._map.layout]
         together = LINES
         if self._map.layout in ("wide", "day"):
-            together = max(1, FLUSH // (2 * (self._read.last - self._read.first)))
+            together = max(1, TOGETHER // (2 * (self._read.last - self._read.first)))
         elif self._map.layout == "pivot":
-            together = max(1, FLUSH // (2 * len(self._read.meters)))
+            together = max(1, TOGETHER // (2 * len(self._read.meters)))
         for begin in range(0, len(numbered), together):
             part = numbered[begin : begin + together]
             await take([item for item in part if item[1].strip()])
             self.progress.lines = part[-1][0]
-            if self._held >= FLUSH:
-                await self._flush()
 
     # --- wide ------------------------------------------------------------------------------------
 
@@ -216,16 +186,14 @@ class Import(FileImport):
                 self._rejected[owner] += 1
                 continue
             rows.append((number, owner, name, cells[header.first : header.last]))
-        made = await self._intake.make_devices([(owner, name) for _, owner, name, _ in rows])
-        for number, owner, name, cells in rows:
+        numbers = self._waiting.devices([(owner, name) for _, owner, name, _ in rows])
+        for device, (number, owner, _, cells) in zip(numbers, rows, strict=True):
             if len(cells) < SMALL:
                 column = self._quantities(cells)
             else:
                 column = await asyncio.to_thread(self._quantities, cells)
             places = range(self._read.first, self._read.first + len(cells))
-            self._keep(
-                (number, owner, made[owner, name]), places, column, self._moments(len(cells))
-            )
+            self._keep((number, owner, device), places, column, self._moments(len(cells)))
 
     def _not_a_day(self, number: int, cells: Sequence[bytes]) -> None:
         """Raises BadImport for a row that looks as if it were a day."""
@@ -257,13 +225,7 @@ class Import(FileImport):
             self.progress.error(number, places[at] + 1, detail, int(outside.sum()))
             good &= ~outside
         self._rejected[owner] += int((~good).sum())
-        kept = int(good.sum())
-        self._add(
-            moments[good],
-            np.full(kept, device, np.int64),
-            np.full(kept, owner, np.int64),
-            column.values[good],
-        )
+        self._waiting.add(self._booking, moments[good], device, column.values[good])
 
     def _moments(self, count: int) -> Ints:
         assert self._map.step_s is not None
@@ -274,8 +236,8 @@ class Import(FileImport):
 
     async def _day(self, lines: Sequence[Numbered]) -> None:
         kept, owners = self._kept(lines)
-        made = await self._intake.make_devices([who for *_, who in kept])
-        for (number, cells, who), owner in zip(kept, owners, strict=True):
+        numbers = self._waiting.devices([who for *_, who in kept])
+        for (number, cells, _), owner, device in zip(kept, owners, numbers, strict=True):
             try:
                 found = self._begins_of(cells)
             except BadItem as error:
@@ -304,7 +266,7 @@ class Import(FileImport):
             left_out = found.absent.keys() | found.twice
             read = [index for index in range(count) if index not in left_out]
             self._keep(
-                (number, owner, made[who]),
+                (number, owner, device),
                 [self._read.first + index for index in read],
                 self._quantities([values[index] for index in read]),
                 np.array([found.times[index] for index in read], np.int64),
@@ -321,7 +283,7 @@ class Import(FileImport):
     async def _pivot(self, lines: Sequence[Numbered]) -> None:
         rows = self._cells(lines)
         if self._columns is None:
-            self._columns = await self._made_meters()
+            self._columns = self._made_meters()
         self.progress.rejected += len(rows) * (len(self._read.meters) - len(self._columns))
         stamps = [
             [cells[self._read.at[name]] for _, cells in rows] if name in self._read.at else None
@@ -344,15 +306,9 @@ class Import(FileImport):
                     self.progress.error(rows[position][0], at + 1, message)
                 kept[position] = False
             self._rejected[owner] += int((~kept).sum())
-            count = int(kept.sum())
-            self._add(
-                moments.values[kept],
-                np.full(count, device, np.int64),
-                np.full(count, owner, np.int64),
-                column.values[kept],
-            )
+            self._waiting.add(self._booking, moments.values[kept], device, column.values[kept])
 
-    async def _made_meters(self) -> list[tuple[int, int, int]]:
+    def _made_meters(self) -> list[tuple[int, int, int]]:
         """Index, owner and device of each column whose curator is hosted here."""
         found = []
         for at in self._read.meters:
@@ -360,8 +316,8 @@ class Import(FileImport):
             owner = self._owner(self._map.curator or name, self._read.line, at + 1)
             if owner is not None:
                 found.append((at, owner, name))
-        made = await self._intake.make_devices([(owner, name) for _, owner, name in found])
-        return [(at, owner, made[owner, name]) for at, owner, name in found]
+        numbers = self._waiting.devices([(owner, name) for _, owner, name in found])
+        return [(at, owner, number) for number, (at, owner, _) in zip(numbers, found, strict=True)]
 
     # --- long ------------------------------------------------------------------------------------
 
@@ -402,17 +358,11 @@ class Import(FileImport):
         kept, owners = self._kept(lines)
         if not kept:
             return
-        made = await self._intake.make_devices([who for *_, who in kept])
         values = self._quantities(self._column("value", kept) or [])
         moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
         good = self._good(kept, owners, (values, "value"), (moments, "time"))
-        devices = np.fromiter((made[who] for *_, who in kept), np.int64, len(kept))
-        self._add(
-            moments.values[good],
-            devices[good],
-            np.array(owners, np.int64)[good],
-            values.values[good],
-        )
+        devices = np.array(self._waiting.devices([who for *_, who in kept]), np.int64)
+        self._waiting.add(self._booking, moments.values[good], devices[good], values.values[good])
 
     async def _even(self, lines: Sequence[Numbered]) -> bool:
         """Take rows as `_long` does, by columns, if nothing is wrong with any cell: none has a
@@ -452,14 +402,9 @@ class Import(FileImport):
         moments = self._stamps.moments(stamps, self._intake.times)
         if values.faults or moments.faults:
             return False
-        made = await self._intake.make_devices(list(who.values()))
-        numbers = {pair: made[each] for pair, each in who.items()}
-        self._add(
-            moments.values,
-            np.array([numbers[pair] for pair in pairs], np.int64),
-            np.array([who[pair][0] for pair in pairs], np.int64),
-            values.values,
-        )
+        numbers = dict(zip(who, self._waiting.devices(list(who.values())), strict=True))
+        devices = np.array([numbers[pair] for pair in pairs], np.int64)
+        self._waiting.add(self._booking, moments.values, devices, values.values)
         return True
 
     def _quantities(self, cells: Sequence[bytes]) -> csv_columns.Column:
@@ -539,27 +484,6 @@ class Import(FileImport):
                 self.progress.rejected += 1
             self.progress.unknown[name[:128]] += 1
             return None
-
-    # --- storing ---------------------------------------------------------------------------------
-
-    def _add(self, *block: Ints) -> None:
-        if block[0].size:
-            self._blocks.append((block[0], block[1], block[2], block[3]))
-            self._held += block[0].size
-
-    async def _flush(self) -> None:
-        if not self._blocks:
-            return
-        times, devices, owners, values = (
-            np.concatenate(parts) for parts in zip(*self._blocks, strict=True)
-        )
-        self._blocks, self._held = [], 0
-        named = self._map
-        booking = Booking(named.register_name, named.unit, named.kind, named.rollover_nano)
-        try:
-            await book(self._intake, self.progress, (times, devices, owners, values), booking)
-        except BadItem as error:
-            raise BadImport(error.detail, pointer=error.pointer) from None
 
 
 def _no_header(line: int, *, empty: bool) -> BadImport:

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import pytest
 
 from cli.meter_file import MeterFile
-from curator.files.csv_columns import ColumnMap, numbers_of
+from curator.files.tables.columns import ColumnMap, numbers_of
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 EXPORT = (

@@ -22,13 +22,11 @@ from typing import Any, Final
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport, BadItem
-from curator.files.csv_header import misplaced
+from curator.files.devices.json_records import JsonRecords
 from curator.files.metered import Found, MeterMap, Series
-from curator.intake.reading import load_json
 from tacit import units
 from tacit.units import Kind
 
-MOST: Final = 64 << 20
 _NEEDED: Final = {
     Kind.DELTA: {"change", "sum"},
     Kind.TOTAL_INCREASING: {"sum"},
@@ -38,7 +36,7 @@ _WITHIN: Final = ("service_response", "result", "statistics")
 
 
 class HomeAssistantReader:
-    """Reads one answer, which is held until its end."""
+    """Reads one answer, row by row."""
 
     def __init__(self, mapping: MeterMap) -> None:
         self.found = Found()
@@ -50,35 +48,32 @@ class HomeAssistantReader:
         if unsuited is not None:
             raise BadImport(unsuited.detail, pointer="/unit")
         self._kind = mapping.kind or units.kind_of(self._register)
-        self._body = bytearray()
+        self._rows = JsonRecords(_WITHIN)
+        self._name, self._number = "", 0
+        self._made: dict[Kind, Series] = {}
 
     def feed(self, data: bytes) -> None:
         """The next piece."""
-        self._body += data
-        if len(self._body) > MOST:
-            raise BadImport(f"a file of statistics has at most {MOST} bytes")
+        self._take(data, last=False)
 
     def end(self) -> None:
         """Read it. Raises BadImport for what is no such answer."""
-        try:
-            content = load_json(bytes(self._body))
-        except ValueError:
-            raise misplaced("the JSON is damaged or cut off", 1) from None
-        for name in _WITHIN:
-            if isinstance(content, dict) and isinstance(content.get(name), dict):
-                content = content[name]
-        lists = content.items() if isinstance(content, dict) else ()
-        if not lists or not all(isinstance(rows, list) for _, rows in lists):
+        self._take(b"", last=True)
+        if not self._rows.any:
             raise BadImport("the file has no lists of statistics by their names")
-        self.found.lines = 1 + self._body.count(b"\n")
-        self._body.clear()
-        for name, rows in lists:
-            made: dict[Kind, Series] = {}
-            for number, row in enumerate(rows, 1):
-                try:
-                    self._row(name, row, made)
-                except BadItem as error:
-                    self.found.fault(1, f"{name[:128]}, row {number}", error.detail)
+
+    def _take(self, data: bytes, *, last: bool) -> None:
+        rows = self._rows
+        for name, row in rows.feed(data, last=last):
+            if name != self._name:
+                self._name, self._number, self._made = name, 0, {}
+            self._number += 1
+            try:
+                self._row(name, row, self._made)
+            except BadItem as error:
+                element = f"{name[:128]}, row {self._number}"
+                self.found.fault(rows.line, element, error.detail)
+        self.found.lines = rows.line
 
     def _row(self, name: str, row: Any, made: dict[Kind, Series]) -> None:
         if not isinstance(row, dict):
@@ -98,7 +93,7 @@ class HomeAssistantReader:
         series = made.get(kind)
         if series is None:
             series = made[kind] = Series(name, name, self._register, self._unit, kind, name[:128])
-        self.found.add(series, 1, _moment(row.get(at)), format(value, "f").encode())
+        self.found.add(series, self._rows.line, _moment(row.get(at)), format(value, "f").encode())
 
 
 def _moment(time: Any) -> int:

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadItem
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.metered import Found, MeterMap, Series
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import UNMARKED
 from tacit import units
 from tacit.units import Kind

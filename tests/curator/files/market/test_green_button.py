@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.files.green_button import MAX_DEPTH, FeedReader, series
+from curator.files.market.green_button import MAX_DEPTH, FeedReader, series
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
-from tests.curator.files.green_button_files import FeedFile, Meter
+from tests.curator.files.market.green_button_files import FeedFile, Meter
 from tests.curator.stored import rows
 
 START = datetime(2025, 12, 31, 12, tzinfo=UTC)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli.meter_file import MeterFile
-from curator.files.dsmr import checksums
+from curator.files.devices.dsmr import checksums
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import upload
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 BODY = """/XMX5LGBBFG1009000001

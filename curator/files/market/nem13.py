@@ -9,8 +9,8 @@ unit). Its rules here:
 
 - A register's readings are totals of a counter, at their times in eastern standard time (UTC+10).
   The current reading of a record is the previous one of the next: it is a duplicate.
-- Direction E is what the customer feeds in, I what is taken from the network: with suffix 11 and
-  the like the direction alone says which.
+- Direction E ("export from grid") is what the customer takes, I ("import to grid") what the
+  customer feeds in: with suffix 11 and the like the direction alone says which.
 - Reading times are YYYYMMDDhhmmss. Quality A actual, E estimate, F final substitute, S substitute.
 - A quantity that is not the difference of the readings (a rollover, a multiplier, another meter)
   is reported, and neither reading of the record is taken: which one is right would be a guess.
@@ -27,12 +27,13 @@ from typing import Final
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport
-from curator.files.csv_header import misplaced
+from curator.files.market.nem12 import NEM_TIME, TAKEN, UNITS_OF_MEASURE
 from curator.files.metered import LineReader, MeterMap, Series
-from curator.files.nem12 import NEM_TIME, TAKEN, UNITS_OF_MEASURE
+from curator.files.tables.header import misplaced
 from tacit.units import Kind
 
-DIRECTIONS: Final = {"I": "energy_import", "E": "energy_export"}
+DIRECTIONS: Final = {"E": "energy_import", "I": "energy_export"}
+"""As the market sees them: E is energy that the grid exports, I what it imports."""
 _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 _NMI: Final = re.compile(r"[A-Z0-9]{10,11}")
 _TIME: Final = re.compile(r"\d{14}")
@@ -51,7 +52,9 @@ class Nem13Reader(LineReader):
 
     def line(self, number: int, text: bytes) -> None:
         """The next record."""
-        cells = [cell.strip() for cell in text.decode("utf-8", "replace").split(",")]
+        cells = text.decode("utf-8", "replace").split(",")
+        if b" " in text or b"\t" in text:
+            cells = [cell.strip() for cell in cells]
         if not self._begun:
             if cells[:2] != ["100", "NEM13"]:
                 raise misplaced("a NEM13 file begins with 100,NEM13", number)
@@ -75,23 +78,13 @@ class Nem13Reader(LineReader):
             raise BadImport("the file is cut off: it has no 900 record")
 
     def _readings(self, line: int, cells: list[str]) -> None:
-        cells = [*cells, *[""] * 24]
+        cells += [""] * (24 - len(cells))
         unit, register = UNITS_OF_MEASURE.get(cells[UNIT].upper()), DIRECTIONS.get(cells[7])
         totals = [cells[PREVIOUS], cells[CURRENT]]
-        faults = [
-            (not _NMI.fullmatch(cells[1]), 2, "the NMI is not of 10 or 11 signs"),
-            (not cells[3], 4, "the register id is missing"),
-            (register is None, 8, "the direction is neither I (import) nor E (export)"),
-            (unit is None, UNIT + 1, "the unit is not Wh, kWh or MWh"),
-        ]
-        for at in (PREVIOUS, CURRENT, QUANTITY):
-            faults.append((not _NUMBER.fullmatch(cells[at]), at + 1, "is not a decimal number"))
-        for wrong, column, reason in faults:
-            if wrong:
-                self.found.fault(line, f"column {column}", reason, 2)
-                return
-        assert unit is not None
-        assert register is not None
+        numbers = all(map(_NUMBER.fullmatch, (*totals, cells[QUANTITY])))
+        if not (numbers and unit and register and cells[3] and _NMI.fullmatch(cells[1])):
+            self._misfit(line, cells)
+            return
         if Decimal(totals[1]) - Decimal(totals[0]) != Decimal(cells[QUANTITY]):
             detail = "the quantity is not the difference of the readings"
             self.found.fault(line, f"column {QUANTITY + 1}", detail, 2)
@@ -112,6 +105,21 @@ class Nem13Reader(LineReader):
                 self.found.fault(line, f"column {at + 2}", detail)
                 continue
             self.found.add(series, line, time, total.encode())
+
+    def _misfit(self, line: int, cells: list[str]) -> None:
+        """Report the first cell for which the readings of a record cannot be taken."""
+        faults = [
+            (not _NMI.fullmatch(cells[1]), 1, "the NMI is not of 10 or 11 signs"),
+            (not cells[3], 3, "the register id is missing"),
+            (cells[7] not in DIRECTIONS, 7, "the direction is neither E (export from grid) nor I"),
+            (cells[UNIT].upper() not in UNITS_OF_MEASURE, UNIT, "the unit is not Wh, kWh or MWh"),
+            *(
+                (not _NUMBER.fullmatch(cells[at]), at, "is not a decimal number")
+                for at in (PREVIOUS, CURRENT, QUANTITY)
+            ),
+        ]
+        at, reason = next((at, reason) for wrong, at, reason in faults if wrong)
+        self.found.fault(line, f"column {at + 1}", reason, 2)
 
 
 @lru_cache(maxsize=100_000)

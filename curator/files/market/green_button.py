@@ -14,23 +14,21 @@ import asyncio
 import re
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final
-from xml.sax import SAXException
-from xml.sax.handler import ContentHandler, feature_namespaces
+from functools import lru_cache
+from typing import Final
+from xml.parsers.expat import ExpatError, ParserCreate, XMLParserType
 
 import numpy as np
-from defusedxml.common import DefusedXmlException
-from defusedxml.expatreader import DefusedExpatParser
 from numpy.typing import NDArray
 from pydantic import Field
 
 from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
-from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.storing import LOT, Booking, FileImport, ReadingStore, Waiting
 from curator.files.upload import Progress
 from curator.intake.reading import MAX_STORED, Times, to_nano
 from curator.settings import CuratorSettings
@@ -40,6 +38,10 @@ from tacit.wire import WireModel
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 ESPI: Final = "http://naesb.org/espi"
+_ENTRY: Final = f"{ATOM} entry"
+_ROOTS: Final = (_ENTRY, f"{ATOM} feed")
+_START, _VALUE, _PERIOD = (f"{ESPI} {name}" for name in ("start", "value", "timePeriod"))
+NO_FEED: Final = "the file is not an Atom feed"
 MAX_DEPTH: Final = 24
 MAX_TEXT: Final = 4096
 MAX_ENTRIES: Final = 200_000
@@ -73,6 +75,11 @@ class Readings:
     starts: array[int] = field(default_factory=lambda: array("q"))
     values: array[int] = field(default_factory=lambda: array("q"))
 
+    def some(self, begin: int, count: int) -> Readings:
+        """Those from one on."""
+        end = begin + count
+        return Readings(self.lines[begin:end], self.starts[begin:end], self.values[begin:end])
+
 
 @dataclass
 class Entry:
@@ -102,96 +109,152 @@ class FeedReader:
     """Parses a file in pieces. `feed` and `close` raise BadImport for any other file."""
 
     def __init__(self) -> None:
-        self._parser: Any = DefusedExpatParser(forbid_dtd=True)
-        self._handler = _Handler(self._parser.getLineNumber)
-        self._parser.setFeature(feature_namespaces, True)
-        self._parser.setContentHandler(self._handler)
+        self._parser = ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = _no_doctype
+        self._handler = _Handler(self._parser)
+        self._any = False
 
     def feed(self, data: bytes) -> None:
         """The next piece."""
-        self._guarded(self._parser.feed, data)
+        self._any |= bool(data.strip())
+        self._parse(data, last=False)
 
     def close(self) -> Feed:
         """The feed, after the last piece."""
-        self._guarded(self._parser.close)
-        if not self._handler.atom:
-            raise BadImport("the file is not an Atom feed")
+        if not self._any:
+            raise BadImport(NO_FEED)
+        self._parse(b"", last=True)
         return self._handler.found
 
-    def _guarded(self, step: Any, *arguments: Any) -> None:
+    def _parse(self, data: bytes, *, last: bool) -> None:
         try:
-            step(*arguments)
-        except DefusedXmlException:
-            raise BadImport("the XML declares a document type or an entity") from None
-        except SAXException:
-            line = self._parser.getLineNumber()
-            raise BadImport(f"line {line}: the XML is damaged or cut off") from None
+            self._parser.Parse(data, last)
+        except ExpatError as error:
+            raise BadImport(f"line {error.lineno}: the XML is damaged or cut off") from None
 
 
-class _Handler(ContentHandler):
-    def __init__(self, at: Callable[[], int]) -> None:
-        super().__init__()
-        self._at = at
-        self.found, self.atom = Feed(), False
+def _no_doctype(*_: object) -> None:
+    """Without a document type there is no entity either."""
+    raise BadImport("the XML declares a document type or an entity")
+
+
+@lru_cache(maxsize=1000)
+def _local(name: str) -> str:
+    """The name of an element of Atom or ESPI without its namespace; of others nothing."""
+    space, _, local = name.rpartition(" ")
+    return local if space in (ATOM, ESPI) else ""
+
+
+class _Handler:
+    """What the parser finds. Text is asked for only where it is wanted, and readings, of which
+    there are many, have handlers of their own."""
+
+    def __init__(self, parser: XMLParserType) -> None:
+        self.found = Feed()
+        self._parser = parser
+        self._outside()
         self._path: list[str] = []
-        self._text: list[str] | None = None
-        self._length = self._count = 0
+        self._text: str | None = None
+        self._count = self._depth = 0
         self._entry: Entry | None = None
         self._start, self._value, self._line = "", "", 0
 
-    def startElementNS(  # noqa: N802
-        self, name: tuple[str | None, str], _: str | None, attributes: Any
-    ) -> None:
-        space, local = name
-        if not self._path:
-            self.atom = space == ATOM and local in ("feed", "entry")
-            if not self.atom:
-                raise BadImport("the file is not an Atom feed")
-        self._path.append(local if space in (ATOM, ESPI) else "")
-        if len(self._path) > MAX_DEPTH:
-            raise BadImport(f"line {self._at()}: the XML is nested too deeply")
-        self._text = None
-        if space == ATOM and local == "entry":
+    def _outside(self) -> None:
+        parser = self._parser
+        parser.StartElementHandler, parser.EndElementHandler = self._begins, self._ends
+
+    def _at(self) -> int:
+        return self._parser.CurrentLineNumber
+
+    def _begins(self, name: str, attributes: dict[str, str]) -> None:
+        path = self._path
+        if not path and name not in _ROOTS:
+            raise BadImport(NO_FEED)
+        local = _local(name)
+        path.append(local)
+        self._shallow()
+        self._text = self._parser.CharacterDataHandler = None
+        entry = self._entry
+        if name == _ENTRY:
             self._begin()
-        elif self._entry is not None and space == ATOM:
+        elif entry is None or not local:
+            return
+        elif name[: len(ATOM)] == ATOM:
             if local == "link":
                 self._link(attributes)
-            self._text = [] if local in ("id", "title") else None
-        elif self._entry is not None and space == ESPI:
-            self._espi(self._entry, local)
-
-    def characters(self, content: str) -> None:
-        if self._text is None:
-            return
-        self._length += len(content)
-        if self._length > MAX_TEXT:
-            raise BadImport(f"line {self._at()}: a text is too long")
-        self._text.append(content)
-
-    def endElementNS(self, name: tuple[str | None, str], _: str | None) -> None:  # noqa: N802
-        local = self._path.pop()
-        if not self._path:
-            self.found.lines = self._at()
-        text = "" if self._text is None else "".join(self._text).strip()
-        taken, self._text = self._text is not None, None
-        entry = self._entry
-        if entry is None:
-            return
-        parent = self._path[-1] if self._path else ""
-        if local == "entry" and name[0] == ATOM:
-            self._entry = None
+            elif local in ("id", "title"):
+                self._want_text()
         elif local == "IntervalReading":
-            self._reading(entry)
-        elif not taken:
-            return
-        elif parent == "entry":
-            setattr(entry, local, text)
-        elif local == "start":
-            self._start = text
-        elif local == "value":
-            self._value = text
-        else:
-            entry.fields[local] = text
+            self._depth = len(path)
+            self._start, self._value, self._line = "", "", self._at()
+            parser = self._parser
+            parser.StartElementHandler, parser.EndElementHandler = self._inner, self._ends_inner
+        elif local in RESOURCES and path[-2] == "content":
+            if entry.resource not in (None, local):
+                raise BadImport(f"line {self._at()}: an entry with two resources")
+            entry.resource = local
+        elif (path[-2], local) in _READ:
+            self._want_text()
+
+    def _inner(self, name: str, _: dict[str, str]) -> None:
+        """An element inside a reading."""
+        path = self._path
+        parent = path[-1]
+        path.append(name)
+        if name == _START:
+            if parent == _PERIOD:
+                self._want_text()
+        elif name == _VALUE:
+            if len(path) == self._depth + 1:
+                self._want_text()
+        elif name == _ENTRY:
+            self._begin()  # which refuses it
+        self._shallow()
+
+    def _ends_inner(self, name: str) -> None:
+        path = self._path
+        path.pop()
+        if self._text is not None:
+            if name == _START:
+                self._start = self._text
+            elif name == _VALUE:
+                self._value = self._text
+            self._text = self._parser.CharacterDataHandler = None
+        if len(path) < self._depth:
+            self._outside()
+            self._reading()
+
+    def _shallow(self) -> None:
+        if len(self._path) > MAX_DEPTH:
+            raise BadImport(f"line {self._at()}: the XML is nested too deeply")
+
+    def _want_text(self) -> None:
+        self._text = ""
+        self._parser.CharacterDataHandler = self._characters
+
+    def _characters(self, content: str) -> None:
+        assert self._text is not None
+        self._text += content
+        if len(self._text) > MAX_TEXT:
+            raise BadImport(f"line {self._at()}: a text is too long")
+
+    def _ends(self, name: str) -> None:
+        path = self._path
+        local = path.pop()
+        if self._text is not None:
+            text = self._text.strip()
+            self._text = self._parser.CharacterDataHandler = None
+            entry = self._entry
+            assert entry is not None
+            if path[-1] == "entry":
+                setattr(entry, local, text)
+            else:
+                entry.fields[local] = text
+        elif name == _ENTRY:
+            self._entry = None
+        if not path:
+            self.found.lines = self._at()
 
     def _begin(self) -> None:
         if self._entry is not None:
@@ -201,10 +264,10 @@ class _Handler(ContentHandler):
         if len(self.found.entries) > MAX_ENTRIES:
             raise BadImport("the feed has too many entries")
 
-    def _link(self, attributes: Any) -> None:
+    def _link(self, attributes: dict[str, str]) -> None:
         assert self._entry is not None
-        rel = attributes.get((None, "rel"), "")
-        href = attributes.get((None, "href"), "").rstrip("/")
+        rel = attributes.get("rel", "")
+        href = attributes.get("href", "").rstrip("/")
         if len(href) > MAX_TEXT:
             raise BadImport(f"line {self._at()}: a text is too long")
         if rel == "related":
@@ -212,24 +275,9 @@ class _Handler(ContentHandler):
         elif rel in ("self", "up"):
             setattr(self._entry, rel, href)
 
-    def _espi(self, entry: Entry, local: str) -> None:
-        parent = self._path[-2]
-        if local in RESOURCES and parent == "content":
-            if entry.resource not in (None, local):
-                raise BadImport(f"line {self._at()}: an entry with two resources")
-            entry.resource = local
-        elif local == "IntervalReading":
-            self._start, self._value, self._line = "", "", self._at()
-        wanted = (parent, local) in _READ
-        inside = "IntervalReading" in self._path
-        wanted |= inside and (parent, local) in (
-            ("timePeriod", "start"),
-            ("IntervalReading", "value"),
-        )
-        if wanted:
-            self._text, self._length = [], 0
-
-    def _reading(self, entry: Entry) -> None:
+    def _reading(self) -> None:
+        assert self._entry is not None
+        entry = self._entry
         self._count += 1
         if self._count > MAX_READINGS:
             raise BadImport("the feed has too many readings")
@@ -247,10 +295,11 @@ class _Handler(ContentHandler):
 
 
 def _whole(text: str) -> int | None:
-    if not (text.isascii() and text.removeprefix("-").isdecimal()) or len(text) > 19:
+    text = text.strip()
+    if len(text) > 19 or not (text.isascii() and text.removeprefix("-").isdecimal()):
         return None
     value = int(text)
-    return value if abs(value) < MAX_WHOLE else None
+    return value if -MAX_WHOLE < value < MAX_WHOLE else None
 
 
 # The codes of ESPI's ReadingType as registers, units and kinds. Source: ESPI schema, types UomType,
@@ -424,18 +473,19 @@ class FeedImport(FileImport):
     def __init__(
         self,
         intake: ReadingStore,
+        waiting: Waiting,
         settings: CuratorSettings,
         mapping: FeedMap,
         caller: Principal,
         progress: Progress,
     ) -> None:
-        self._intake, self._settings, self._map = intake, settings, mapping
+        self._intake, self._waiting = intake, waiting
+        self._settings, self._map = settings, mapping
         self._caller, self.progress = caller, progress
         self._rejected: Counter[int] = Counter()
-        self.whole = True  # before anything is stored
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end and store it. Raises BadImport if it is no such feed."""
+        """Read a body to its end. Raises BadImport if it is no such feed."""
         feed = await self._read(chunks)
         self.progress.lines = feed.lines
         usages, faults = await asyncio.to_thread(series, feed)
@@ -444,9 +494,9 @@ class FeedImport(FileImport):
                 fault.line, None, f"{fault.element} {fault.detail}", count, element=fault.element
             )
         for usage in usages:
-            await self._store(usage)
+            for begin in range(0, len(usage.readings.starts), LOT):
+                self._take(replace(usage, readings=usage.readings.some(begin, LOT)))
         await self._intake.count_rejected(self._rejected, self.progress.rejected)
-        self.progress.state = "done"
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:
         reader, settings = FeedReader(), self._settings
@@ -459,7 +509,7 @@ class FeedImport(FileImport):
             await asyncio.to_thread(reader.feed, chunk)
         return await asyncio.to_thread(reader.close)
 
-    async def _store(self, part: Series) -> None:
+    def _take(self, part: Series) -> None:
         lines = part.readings.lines
         try:
             owner, name = self._owner(part.usage_point)
@@ -474,12 +524,9 @@ class FeedImport(FileImport):
         device = _device(part.usage_point, name)
         times, values, good = self._columns(part)
         self._rejected[owner] += int((~good).sum())
-        made = await self._intake.make_devices([(owner, device)])
-        kept = int(good.sum())
-        keys = (np.full(kept, key, np.int64) for key in (made[owner, device], owner))
+        (number,) = self._waiting.devices([(owner, device)])
         booking = Booking(part.register, part.unit, part.kind)
-        columns = (times[good], next(keys), next(keys), values[good])
-        await book(self._intake, self.progress, columns, booking)
+        self._waiting.add(booking, times[good], number, values[good])
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
         """By the table, by the parameter, by its own name, or the only one hosted. Where there is a
