@@ -118,13 +118,14 @@ def project(place: str = ".") -> dict[str, Any]:
 
 
 def required(table: dict[str, Any]) -> set[str]:
-    """Every requirement of a project, also those of its extras and its groups."""
+    """Every requirement of a project, also those of its extras and its groups (a group that another
+    includes is read by itself)."""
     lists = [
         table["project"]["dependencies"],
         *table["project"]["optional-dependencies"].values(),
         *table.get("dependency-groups", {}).values(),
     ]
-    return {each for some in lists for each in some}
+    return {item for some in lists for item in some if isinstance(item, str)}
 
 
 def test_neither_distribution_needs_one_named_like_it_and_all_has_what_the_client_has():
