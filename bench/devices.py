@@ -56,8 +56,8 @@ QUERY: Final[dict[str, Any]] = {
     "deadline_s": 25,
 }
 SETTINGS: Final[dict[str, dict[str, str]]] = {
-    "coordinator": {"TACIT_INSECURE_ALLOW_EXACT": "true"},
-    "aggregator": {"TACIT_INSECURE_ALLOW_EXACT": "true"},
+    "coordinator": {"TACIT_EXACT_RULE": '{"min_participants": 2}'},
+    "aggregator": {"TACIT_EXACT_RULE": '{"min_participants": 2}'},
     "curator": {"TACIT_SEND_WINDOW_SHARE": "0.3", "TACIT_PREPARE_LEAD_S": "1"},
 }
 

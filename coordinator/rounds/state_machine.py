@@ -49,6 +49,7 @@ from coordinator.rounds.context import (
 from coordinator.store import ledger as lasting_seals
 from coordinator.store import registry
 from coordinator.store import rounds as store
+from coordinator.store.round_details import exact_sums
 from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.accounting.guarantees import priced_text
@@ -81,6 +82,7 @@ from tacit.query.query import Query
 from tacit.query.terms import Function, Sharing
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
+from tacit.report.statements import beside_exact_sums
 from tacit.report.validity import with_total
 from tacit.wire import encode_binary
 
@@ -267,6 +269,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         async with conduct.database.reading() as transaction:
             charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]
         report = await asyncio.to_thread(charging.as_debited, report, query, charge)
+    if query.rule is None:
+        async with conduct.database.reading() as transaction:
+            exact = await exact_sums(transaction, query, descriptor.window)
+        report = beside_exact_sums(report, exact)
     peers = await _quorum(conduct, descriptor, manifest)
     request = RevealRequest(commitments=tuple(commitments))
     answers = await gather(peer.reveal(row.id, request) for peer in peers)

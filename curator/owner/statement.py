@@ -146,7 +146,11 @@ async def budget(
                 RecordStatement, stated, worst_instant=worst_instant(debits, position)
             )
     return OwnBudget(
-        curator=row.id, party=party.id, public_columns=public, units=Units.model_validate(units)
+        curator=row.id,
+        party=party.id,
+        public_columns=public,
+        exact_answers=sum(item.charge.exact and bool(item.over(position, 1)[0]) for item in debits),
+        units=Units.model_validate(units),
     )
 
 
@@ -217,9 +221,9 @@ def _debit(item: Debit, text: str | None) -> answers.Debit:
         assumes=NOTHING if descriptor is None else _assumption(descriptor),
         made=format_instant(item.made),
         window=_span(item.window),
-        status=_status(item.charge),
+        status=_status(item.charge.stated),
         credited=item.credited,
-        **format_charge(item.charge),
+        **format_charge(item.charge.stated),
     )
 
 
@@ -310,7 +314,7 @@ async def _charged(
         return {}
     descriptor = _descriptor(item.descriptor)
     query = descriptor.query
-    charges = {unit: accounts.charge_in(debit, unit) for unit in PrivacyUnit}
+    charges = {unit: accounts.charge_in(debit, unit).stated for unit in PrivacyUnit}
     declared = charges[query.privacy_unit]
     used, clamped = _usage(debit, position)
     kept = _kept(debit, position)

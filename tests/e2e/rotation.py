@@ -23,6 +23,7 @@ from tacit.protocol.identities import (
     commitment,
     succeed,
 )
+from tacit.query.fields import DisclosureRule
 from tacit.wire import encode_binary
 from tests.aggregator.double import Peer, Round
 from tests.coordinator.double import WINDOW, problem, query
@@ -34,7 +35,9 @@ CHAIN = "/.well-known/tacit-aggregator/identity"
 
 async def settled(it: Site) -> None:
     """Every aggregator pins the others; two curators have a reading."""
-    it.house.settings = it.house.settings.model_copy(update={"insecure_allow_exact": True})
+    it.house.settings = it.house.settings.model_copy(
+        update={"exact_rule": DisclosureRule(min_participants=2)}
+    )
     await it.house.restart()
     await it.agree(allow_unverified=True, min_participants=1, allow_repeats=True)
     for name in ("north", "south"):

@@ -28,6 +28,7 @@ BASE: dict[str, Any] = {
     "max_readings": MOST,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "aggregators": 3,
     "min_participants": 1,
     "n_max": 1000,

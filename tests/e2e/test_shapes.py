@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tacit.query.fields import DisclosureRule
 from tacit.wire import encode_binary
 from tests.coordinator.double import query
 from tests.e2e.federation import Site, site
@@ -42,7 +43,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 async def settle(it: Site) -> None:
     """Two lone curators and a host, each with a reading of 1.5 kWh."""
-    it.house.settings = it.house.settings.model_copy(update={"insecure_allow_exact": True})
+    it.house.settings = it.house.settings.model_copy(
+        update={"exact_rule": DisclosureRule(min_participants=2)}
+    )
     await it.house.restart()
     await it.agree(allow_unverified=True, min_participants=1, allow_repeats=True)
     for name in ("north", "south"):

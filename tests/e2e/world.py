@@ -26,13 +26,13 @@ from tests.e2e.proxy import Proxy
 
 FAST = {
     "coordinator": {
-        "TACIT_INSECURE_ALLOW_EXACT": "true",
+        "TACIT_EXACT_RULE": '{"min_participants": 2}',
         "TACIT_POLL_S": "0.1",
         "TACIT_PATIENCE_S": "20",
         "TACIT_LEASE_S": "1.1",
     },
     "aggregator": {
-        "TACIT_INSECURE_ALLOW_EXACT": "true",
+        "TACIT_EXACT_RULE": '{"min_participants": 2}',
         "TACIT_POLICY_MIN_PARTICIPANTS": "1",
     },
     "curator": {

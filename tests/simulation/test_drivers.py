@@ -42,6 +42,7 @@ BASE: dict[str, Any] = {
     "max_readings": 3,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 3,
     "n_max": 1000,
@@ -267,7 +268,7 @@ def test_what_cannot_be_simulated_is_refused() -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A coordinator and three aggregators."""
     deployment = Deployment.plan(tmp_path_factory.mktemp("services"), 3)
-    it = Running(deployment, service_settings(allow_exact=True))
+    it = Running(deployment, service_settings(exact_from=2))
     needed = (deployment.coordinator, *deployment.aggregators)
     try:
         for service in needed:

@@ -24,6 +24,7 @@ BASE: dict[str, Any] = {
     "max_readings": 3,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 3,
     "n_max": 1000,
