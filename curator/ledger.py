@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from curator.policy import Limit, Limits
 from tacit import sets
-from tacit.accounting.amounts import FEMTO, MICRO, NANO, UNVERIFIED, Cost
+from tacit.accounting.amounts import FEMTO, MICRO, NANO, Cost
 from tacit.accounting.charges import job_costs, unit_cost
 from tacit.accounting.composition import covering_within
 from tacit.accounting.guarantees import priced_text
@@ -75,17 +75,6 @@ class Charge:
     def assumed(self) -> Charge:
         """With column (e) alone."""
         return replace(self, epsilon_all=0, delta_all=0, rho_all=0, rho_delta_all=0)
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is of a sum without noise. Such an answer has no figure and is in no sum of
-        a ledger: only there it counts nothing."""
-        return self.epsilon_all == 0
-
-    @property
-    def stated(self) -> Charge:
-        """What one answer costs: a sum without noise has no bound."""
-        return Charge.of(UNVERIFIED, UNVERIFIED) if self.exact else self
 
     @property
     def verified(self) -> bool:
@@ -447,7 +436,7 @@ def statement_of(
         ),
         lifetime=ChargedAmount(**format_charge(_charge_of(lifetime))),
         rounds=len(mine),
-        unverified_rounds=sum(not item.charge.stated.verified for item in mine),
+        unverified_rounds=sum(not item.charge.verified for item in mine),
         debits=shown,
     )
 

@@ -45,6 +45,11 @@ AtLeast = Annotated[
 ]
 
 
+def _unless_empty(value: object) -> object:
+    nothing = isinstance(value, dict) and all(field is None for field in value.values())
+    return None if nothing else value
+
+
 class AtDelta(WireModel):
     """A limit on zCDP, stated as the epsilon at a delta that all spending together guarantees."""
 
@@ -80,8 +85,7 @@ class Limit(WireModel):
     @classmethod
     def _empty(cls, value: object) -> object:
         """As an empty limit, one of which both figures were deleted."""
-        nothing = isinstance(value, dict) and all(figure is None for figure in value.values())
-        return None if nothing else value
+        return _unless_empty(value)
 
     @field_validator("epsilon", "delta")
     @classmethod
@@ -155,6 +159,12 @@ class Policy(WireModel):
     min_collusion: Collusion = Collusion()
     require_validity: Literal[Validity.PROVED] | None = None
     exact: DisclosureRule | None = None
+
+    @field_validator("exact", mode="before")
+    @classmethod
+    def _no_rule(cls, value: object) -> object:
+        """As none, one of which all fields were deleted."""
+        return _unless_empty(value)
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""

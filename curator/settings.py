@@ -157,8 +157,8 @@ class CuratorSettings(ServiceSettings):
     )
     policy_allow_unverified: bool = Field(
         default=False,
-        description="Take part in rounds without a verified figure (`paper`, `exact`) until an "
-        "operator sets a policy. For rehearsals.",
+        description="Take part in rounds without a verified figure (`paper`) until an operator "
+        "sets a policy. For rehearsals.",
     )
     policy_require_validity: Literal["proved"] | None = Field(
         default=None,

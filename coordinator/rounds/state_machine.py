@@ -76,6 +76,7 @@ from tacit.protocol.round.messages import (
 from tacit.protocol.round.opening import check_commitments, open_sum
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
 from tacit.protocol.verification import candidates_of
+from tacit.query.disclosure import RuleNotMet
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.query import Query
@@ -281,7 +282,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         raise failure("the reveal", peers, answers)
     add_up = partial(open_sum, descriptor, digest, manifest.quorum, commitments, reveals)
     large = dimension(query) >= LARGE_ROWS
-    total = await asyncio.to_thread(add_up) if large else add_up()
+    try:
+        total = await asyncio.to_thread(add_up) if large else add_up()
+    except RuleNotMet as error:  # nothing of what was revealed is stored
+        raise RoundAborted(error.detail) from None
     transcript = Transcript(
         descriptor=signed,
         members_hash=members_hash(manifest.salt, manifest.members, manifest.parts),

@@ -126,6 +126,11 @@ def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
         least = getattr(operator.min_collusion, name)
         if getattr(owner.min_collusion, name) < least:
             yield f"/min_collusion/{name}", f"the operator demands {least}"
+    if owner.exact is not None:
+        if operator.exact is None:
+            yield "/exact", "the operator does not agree to sums without noise"
+        elif (weaker := owner.exact.weaker_than(operator.exact)) is not None:
+            yield "/exact", weaker
     if operator.require_validity is not None and owner.require_validity is None:
         yield "/require_validity", f"the operator demands {operator.require_validity}"
 

@@ -166,7 +166,7 @@ _WITHOUT_NOISE: Final = (
     .join(debits, debits.c.contribution == contributions.c.id)
     .where(
         debits.c.party == bindparam("of_party"),
-        debits.c.record_epsilon_all == 0,  # true of these alone
+        debits.c.record_epsilon_all == 0,  # true of these, and of rounds that a job has paid
         debits.c.window_end > bindparam("start"),
         debits.c.window_start < bindparam("end"),
         debits.c.offset < bindparam("last"),
@@ -329,7 +329,8 @@ async def in_exact_sums(
     members = np.zeros(length, np.bool_)
     register = descriptor.query.register_name
     for row in await transaction.execute(_WITHOUT_NOISE, values):
-        if signed_descriptor(row.descriptor).statement.query.register_name != register:
+        query = signed_descriptor(row.descriptor).statement.query
+        if query.rule is None or query.register_name != register:
             continue
         start, end = max(row.offset, offset), min(row.offset + row.length, offset + length)
         present = presence_bits(row.presence, row.length)

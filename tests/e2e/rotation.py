@@ -28,6 +28,7 @@ from tacit.wire import encode_binary
 from tests.aggregator.double import Peer, Round
 from tests.coordinator.double import WINDOW, problem, query
 from tests.e2e.federation import Site
+from tests.rules import RULE
 
 KEYS = [HybridIdentity(bytes([40 + number]) * 64) for number in range(6)]
 CHAIN = "/.well-known/tacit-aggregator/identity"
@@ -39,7 +40,7 @@ async def settled(it: Site) -> None:
         update={"exact_rule": DisclosureRule(min_participants=2)}
     )
     await it.house.restart()
-    await it.agree(allow_unverified=True, min_participants=1, allow_repeats=True)
+    await it.agree(min_participants=1, allow_repeats=True, exact=RULE)
     for name in ("north", "south"):
         await it.enrol(name)
     items = [

@@ -60,8 +60,7 @@ class Place:
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     home, den = tmp_path_factory.mktemp("proved"), tmp_path_factory.mktemp("liars")
     async with world(home, 5) as it, liars(den, it) as those:
-        agreeing = {"allow_unverified": True, "min_participants": 1, "allow_repeats": True}
-        await it.call(it._curator, "PUT", "/v1/policy", agreeing)
+        await it.allow_everything(allow_repeats=True, record={}, curator={})
         village = Village(it)
         for name in ("north", "south", "west"):
             await village.grow(name, None)

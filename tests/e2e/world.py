@@ -23,6 +23,7 @@ from cli.services.deployment import (
 from tacit.protocol.enrolment import PartyKind
 from tacit.wire import format_instant
 from tests.e2e.proxy import Proxy
+from tests.rules import RULE
 
 FAST = {
     "coordinator": {
@@ -102,7 +103,7 @@ class World:
     async def allow_everything(self, **but: Any) -> None:
         """A policy under which every round is contributed to, noise or not; `but` in these."""
         policy = await self.call(self._curator, "GET", "/v1/policy")
-        policy |= {"allow_unverified": True, "min_participants": 1, **but}
+        policy |= {"allow_unverified": True, "min_participants": 1, "exact": RULE, **but}
         await self.call(self._curator, "PUT", "/v1/policy", policy)
 
     async def give(self, values_kwh: dict[str, str]) -> None:

@@ -33,6 +33,7 @@ from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples
+from tests.rules import ruled
 
 BASE: dict[str, Any] = {
     "name": "simulated",
@@ -42,7 +43,6 @@ BASE: dict[str, Any] = {
     "max_readings": 3,
     "resolution": "0.001",
     "mechanism": "exact",
-    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 3,
     "n_max": 1000,
@@ -54,7 +54,7 @@ FALSE_ALARM = 1e-6
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps({**BASE, **changes}))
+    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
 
 
 def people(curators: int, most: int = 4, seed: int = 1) -> Population:

@@ -15,6 +15,7 @@ from simulation.liars import KINDS, Lie, LiedRound, compare
 from simulation.populations import Population
 from tacit.query.query import Query
 from tacit.validity.prio3 import Decision, Prio3, Verification
+from tests.rules import ruled
 
 BASE: dict[str, Any] = {
     "name": "simulated",
@@ -24,7 +25,6 @@ BASE: dict[str, Any] = {
     "max_readings": 3,
     "resolution": "0.001",
     "mechanism": "exact",
-    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 3,
     "n_max": 1000,
@@ -48,7 +48,7 @@ READING = Fraction(3, 2)
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps({**BASE, **changes}))
+    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
 
 
 def people(curators: int) -> Population:

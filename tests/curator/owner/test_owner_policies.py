@@ -15,7 +15,7 @@ from curator.errors import PolicyRefused
 from curator.owner.policies import wider
 from curator.owner.policy_trial import answered
 from curator.policy import Limit, Limits, Policy, check_policy
-from tacit.query.fields import Collusion
+from tacit.query.fields import Collusion, DisclosureRule
 from tacit.query.terms import Mechanism, Stance, Validity
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
@@ -55,6 +55,7 @@ POLICIES = st.builds(
     required_aggregators=some_of(NAMES),
     min_collusion=st.builds(Collusion, curators=st.integers(0, 1), aggregators=st.integers(0, 2)),
     require_validity=st.none() | st.just(Validity.PROVED),
+    exact=st.none() | st.builds(DisclosureRule, min_participants=st.integers(2, 4)),
 )
 
 
