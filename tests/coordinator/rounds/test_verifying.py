@@ -10,9 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
-from aggregator.context import RoundContext
-from aggregator.errors import StillVerifying
+from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import NoIdentityDocument, StillVerifying, TranscriptRefused
 from aggregator.rounds import verifier_shares
+from aggregator.rounds.routes import seal_transcript
 from aggregator.rounds.verification import Verifying
 from common.store.transactions import Database
 from common.web.dependencies import part_of
@@ -29,7 +30,7 @@ from tacit.wire import parse_binary
 from tests.aggregator.double import Sender
 from tests.aggregator.proved import ProvedRound
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, problem, query
+from tests.coordinator.double import House, query
 
 READINGS = 3 * [1] + 3 * [20]
 
@@ -245,6 +246,11 @@ async def test_a_sum_of_which_nobody_can_hold_too_much_is_released(house: Houses
         assert shown["state"] == "released", shown
         found = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
         assert float(found["result"]["sum"]) == 2 * LARGEST
+        text = (await it.ask("GET", f"/v1/rounds/{current.id}/transcript")).text
+        transcript = Transcript.model_validate_json(text)
+        for peer in current.federation.peers:  # accepted, but there is no pair to seal it with
+            with pytest.raises(NoIdentityDocument):
+                await seal_transcript(peer.part(Aggregator), current.id, transcript)
         report = (await it.ask("GET", f"/v1/rounds/{current.id}/report")).json()
         assert "at most 0.5 of the sum. It is released only from 40 kWh on" in str(report)
 
@@ -292,6 +298,5 @@ async def test_a_smaller_one_is_shown_nowhere_and_sealed_by_nobody(house: Houses
         with pytest.raises(RuleNotMet):
             check_transcript(transcript, parse_binary(identity["identity_key"]))
         for peer in current.federation.peers:
-            answer = await peer.coordinate("POST", f"/v1/rounds/{current.id}/seal", transcript)
-            assert problem(answer) == (409, "transcript_refused")
-            assert answer.json()["detail"] == RuleNotMet.title
+            with pytest.raises(TranscriptRefused, match=RuleNotMet.title):
+                await seal_transcript(peer.part(Aggregator), current.id, transcript)
