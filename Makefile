@@ -3,11 +3,12 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 SITE := .venv-site/bin
+SERVICES := $(VENV)/.services
 SETUP := $(VENV)/.ready
 
 .PHONY: demo test test-slow test-release site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files compose-up play clean
 
-demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
+demo: $(SERVICES)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
 
 # What a test compiles of the product, processes that it starts compile no second time.
@@ -119,6 +120,8 @@ IMAGE_LOCK := $(LOCK) --constraint requirements.lock $(foreach package, colorama
 
 lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(LOCK) --extra console --group demo --constraint requirements.lock pyproject.toml \
+	  -o requirements-demo.lock
 	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
 	$(LOCK) --group generators -o requirements-generators.lock
 	$(LOCK) --group site -o requirements-site.lock
@@ -142,10 +145,20 @@ images: ## Build every image with docker, podman or buildah, whichever is there;
 compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
 	$(BIN)/tacit config compose
 
-$(SETUP): requirements.lock pyproject.toml
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+
+# What services and the command need. Python compiles what they import, once, before they start
+# side by side; pip would compile five times as much.
+$(SERVICES): requirements-demo.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(INSTALL) --require-hashes -r requirements-demo.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	$(BIN)/python -c "import aggregator.app, coordinator.app, curator.app"
+	touch $(SERVICES)
+
+# And all that is developed with.
+$(SETUP): requirements.lock $(SERVICES)
+	$(INSTALL) --require-hashes -r requirements.lock
 	touch $(SETUP)
 
 COMPOSE ?= $(if $(shell docker compose version 2>/dev/null),docker compose,$(BIN)/podman-compose)

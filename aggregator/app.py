@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from aggregator import audit, examples
 from aggregator.context import Aggregator, Meters
-from aggregator.pieces import peer_seals, sealing_sessions
+from aggregator.pieces import peer_seals, unsealing
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, UploadCounts
@@ -33,9 +33,8 @@ from common.principals import Scope
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating
-from common.store.database import Readiness, migrate, open_store
+from common.store.database import Readiness, add_store_meters, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
@@ -100,7 +99,7 @@ def create_app(
         peer_seals,
         peers,
         roster,
-        sealing_sessions,
+        unsealing,
         rounds,
         audit,
     )
@@ -135,7 +134,7 @@ async def _start(
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
-    await migrate(database, MIGRATIONS)
+    await migrate(database, MIGRATIONS, tables.metadata.create_all)
     await ensure_operator_token(database, tables.tokens, settings, clock)
     identities = await OwnIdentities.of(
         database, tables.identities, SerialFile(settings.data_dir / "identity.serial")
@@ -158,7 +157,7 @@ async def _start(
     evaluations = Evaluations()
     verifying = Verifying(aggregator, intake, evaluations)
     steps = RoundSteps(aggregator, intake, verifying)
-    provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
+    provide(app, database, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))

@@ -37,8 +37,9 @@ from common.web.dependencies import part
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import DeclaredForm
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan

@@ -36,9 +36,9 @@ from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import NONCE_BYTES, SealBroken, SealKey, length_prefixed, seal_octets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import StartRefused
+from tacit.protocol.proved_rounds import SECRET_BYTES
 from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.trust import LASTING_SEAL_KEY_LABEL
-from tacit.protocol.verification import SECRET_BYTES
 
 WRAPPING_BYTES: Final = 32
 _SUFFIX: Final = ".kek"

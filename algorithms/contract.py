@@ -1,7 +1,12 @@
 """What an algorithm is: a frozen parameter model and a pure `run(dataset, params, context)`.
 
-Also the interfaces of federated jobs (rounds and collections of noisy reports), and how a privacy
-report changes when an algorithm runs over curators. Spec: jobs; federated-counting, section 10.
+Also the interfaces of federated jobs (rounds and collections of noisy reports), how a privacy
+report changes when an algorithm runs over curators, and the fields and errors that the parameters
+of several algorithms share. Spec: jobs; federated-counting, section 10.
+
+A package may have samples to try it with in `sample.py`: `samples() -> list[Sample]` and
+`JOB: SampleJob`. `tacit dataset sample ALGORITHM` writes them, the algorithm's page begins with the
+command of the job, and the tests of all algorithms find them there.
 """
 
 from __future__ import annotations
@@ -9,11 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final, Literal, Protocol, TypeVar
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+from pydantic import Field
+
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from tacit.encoders.sums import RecordSum
+from tacit.errors import Invalid
 from tacit.protocol.federation import Report
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
+from tacit.records.items import MAX_UNIVERSE
 from tacit.report.model import PrivacyReport
 from tacit.report.model import Stance as Stance
 from tacit.wire import WireModel
@@ -189,7 +201,7 @@ class FederatedReports:
     """An algorithm whose curators perturb their own rows and send the results.
 
     `encoding(params, stance)`: what a curator needs to know, as a document of
-    `tacit.encoders.reports`, which also states which reports are accepted; `columns(params)`: how
+    `tacit.encoders.sums`, which also states which reports are accepted; `columns(params)`: how
     many; `labelled(params)`: whether a row also has a label, sent unchanged; `aggregate(params,
     stance, collected, context)`: draws no noise; `preview(params, stance)`: the report of the
     result; `when`: for which parameters and stances, in a few words.
@@ -273,3 +285,147 @@ def by_rounds(report: PrivacyReport) -> PrivacyReport:
             "details": {**report.details, "trust": TRUST},
         }
     )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A file in a text format of its kind."""
+
+    file_name: str
+    kind: str
+    format: str
+    content: bytes
+    description: str
+
+
+@dataclass(frozen=True)
+class SampleJob:
+    """The sample that it reads, its parameters, and further options of `tacit job run`; those that
+    name a file name one of the samples."""
+
+    file_name: str
+    params: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, algorithm: str, folder: Path) -> str:
+        """The line for a shell, with samples and parameters in a folder."""
+        files = {"--universe"}
+        further = [
+            f"{option} {folder / value if option in files else value}"
+            for option, value in self.options.items()
+        ]
+        parts = [
+            f"tacit job run {algorithm} --dataset {folder / self.file_name}",
+            *further,
+            f"--params {folder / params_file(algorithm)}",
+            f"--out {folder / algorithm}",
+        ]
+        return " ".join(parts)
+
+
+def params_file(algorithm: str) -> str:
+    """Where its parameters are written."""
+    return f"{algorithm}-params.json"
+
+
+def own_sample(algorithm: str) -> tuple[Callable[[], list[Sample]], SampleJob]:
+    """The samples and the job in the package of an algorithm. Raises ModuleNotFoundError."""
+    module = import_module(f"algorithms.{algorithm.replace('-', '_')}.sample")
+    return module.samples, module.JOB
+
+
+MaxCells = Annotated[int, Field(ge=1, le=100_000_000)] | None
+"""The most counts of one question."""
+Metrics = TypeVar("Metrics", bound=WireModel)
+
+
+def schema_range(**limits: Any) -> dict[str, Any]:
+    """Limits for the schema only: the algorithm's own check enforces them, with its own error."""
+    return limits
+
+
+def asked_metrics(evaluate: bool | Metrics, usual: Callable[[], Metrics]) -> Metrics | None:
+    """What to evaluate, by the parameter `evaluate`; None: nothing."""
+    if isinstance(evaluate, bool):
+        return usual() if evaluate else None
+    return evaluate
+
+
+# What several algorithms refuse.
+
+
+class BadUniverse(Invalid):
+    """No universe, one of a size that does not fit, or an item twice."""
+
+    name = "bad_universe"
+    title = "The universe of items is not valid"
+
+
+class BadEpsilon(Invalid):
+    """Outside its range, or too small for the noise that the data need."""
+
+    name = "bad_epsilon"
+    title = "Epsilon is not valid"
+
+
+class MethodNeedsSound(Invalid):
+    """A method that is not the source's, in stance `paper`."""
+
+    name = "method_needs_sound"
+    title = "The stance paper has the source's method only"
+
+
+class ValueUnknown(Invalid):
+    """A parameter names a value that no row has: it would silently have no effect."""
+
+    name = "value_unknown"
+    title = "There is no such value"
+
+
+class NotOverCurators(Invalid):
+    """An option that only a job on stored rows has, not one over curators."""
+
+    name = "not_over_curators"
+    title = "Curators cannot answer this"
+
+
+# The public list of items as a parameter of jobs on sequences. Spec: sequential-prefix-tree and
+# sequential-ngram, section 2.
+
+ItemUniverse: TypeAlias = (
+    Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
+    | Annotated[int, Field(description="a number n: the items are 1 to n")]
+    | DatasetReference
+)
+ABOUT: Final = (
+    "the public list of items, 1 to 1,000,000, or how many there are; chosen without looking at "
+    "the data (10,000 inline, more as a dataset of kind universe)"
+)
+"""The description of the field."""
+
+
+def universe_size(universe: ItemUniverse) -> int | None:
+    """How many items there are; None while only a reference to the list is known."""
+    if isinstance(universe, tuple):
+        return len(universe)
+    return universe if isinstance(universe, int) else None
+
+
+def check_universe(universe: ItemUniverse) -> None:
+    """Raises BadUniverse if its known part is not valid."""
+    size = universe_size(universe)
+    if size is None:
+        return
+    if not 1 <= size <= MAX_UNIVERSE:
+        raise BadUniverse(f"has 1 to {MAX_UNIVERSE} items", pointer="/params/universe")
+    if isinstance(universe, tuple) and len(set(universe)) != size:
+        raise BadUniverse("names every item once", pointer="/params/universe")
+
+
+def item_names(universe: ItemUniverse) -> tuple[str, ...]:
+    """The items in order. A reference has to be replaced by its list before; raises BadUniverse."""
+    if isinstance(universe, tuple):
+        return universe
+    if isinstance(universe, int):
+        return tuple(str(item) for item in range(1, universe + 1))
+    raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")

@@ -21,7 +21,7 @@ from algorithms.crowd_tasking.evaluation import Prior, filterable_variance, pca,
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.prediction import histogram_error
 from algorithms.datasets.tables import Texts, UserSeries
-from tacit.encoders.crowd_tasking.encoder import Component, Perturbation, perturb
+from tacit.encoders.crowd_tasking import Component, Perturbation, perturb
 from tacit.randomness import PublicRandom, SecureRandom, SeededRandom
 
 ALL: tuple[Component, ...] = ("Y", "G", "L")

@@ -32,7 +32,7 @@ from algorithms.dpbv_clustering.distances import (
 from algorithms.dpbv_clustering.paper import recover
 from algorithms.dpbv_clustering.parameters import Parameters
 from tacit.accounting.randomised_response import response_epsilon, total_epsilon
-from tacit.encoders.dpbv_clustering.encoder import Flip, encode, make_codes
+from tacit.encoders.dpbv_clustering import Flip, encode, make_codes
 from tacit.randomness import PublicRandom, SecureRandom
 
 BITS = 1000

@@ -1,9 +1,9 @@
 """Imports of files: readings a second and peak memory, of each format.
 
-    python -m bench.imports [--readings 1000000] [--only csv-long,dsmr] [--dry]
+    python -m bench.imports [--readings 1000000] [--only csv-long,dsmr]
 
 Each format is imported in a process of its own, from a file on disk into a new SQLite store, with
-everything that a service does but HTTP. `--dry`: parsing alone. CPU seconds are those of all
+everything that a service does but HTTP. CPU seconds are those of all
 threads; the machine should be quiet. Readings are made up; of DSMR, whose telegrams have 20
 readings, the number is rounded.
 """
@@ -27,8 +27,8 @@ import cbor2
 from common.principals import Principal, Scope
 from common.runtime.clock import SystemClock
 from common.store.database import open_database
-from curator.files.dsmr import checksums
-from curator.files.importer import Importer, Nowhere
+from curator.files.devices.dsmr import checksums
+from curator.files.importer import Importer
 from curator.files.options import ImportOptions
 from curator.files.upload import Imports
 from curator.intake.intake import Intake
@@ -130,7 +130,7 @@ def nem13(count: int) -> Iterator[bytes]:
         first, last = (START + QUARTER * (2 * k + end) for end in (0, 1))
         for m in range(METERS):
             yield (
-                f"250,NEM13{m:05d},11,1,11,11,S{m},I,{k},{first:%Y%m%d%H%M%S},A,,,"
+                f"250,NEM13{m:05d},11,1,11,11,S{m},E,{k},{first:%Y%m%d%H%M%S},A,,,"
                 f"{k + 1},{last:%Y%m%d%H%M%S},A,,,1,kWh,,20251105120000,\r\n"
             ).encode()
     yield b"550,N,,A,\r\n900\r\n"
@@ -282,7 +282,7 @@ def _party() -> PartyRow:
     )
 
 
-async def _import(name: str, file: Path, *, dry: bool) -> None:
+async def _import(name: str, file: Path) -> None:
     settings = CuratorSettings.model_construct(data_dir=file.parent)
     database = open_database(f"sqlite:///{file.parent / 'store.db'}")
     async with database.begin() as transaction:
@@ -290,8 +290,7 @@ async def _import(name: str, file: Path, *, dry: bool) -> None:
         await parties.add_party(transaction, _party(), ["house"])
         intake = Intake(database, SystemClock(), settings)
         await intake.hosted.load(transaction)
-    store = Nowhere(intake) if dry else intake
-    importer = Importer(store, settings, Imports(SystemClock(), 10))
+    importer = Importer(intake, settings, Imports(SystemClock(), 10))
 
     async def chunks() -> AsyncIterator[bytes]:
         with file.open("rb") as stream:
@@ -306,7 +305,7 @@ async def _import(name: str, file: Path, *, dry: bool) -> None:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     count = progress.accepted + progress.duplicates
-    if progress.rejected or not (count or dry):
+    if progress.rejected or not count:
         raise SystemExit(f"{name}: {progress.answer()}")
     await database.dispose()
     print(f"{count} {wall} {cpu} {before} {peak}")
@@ -317,11 +316,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--readings", type=int, default=1_000_000)
     parser.add_argument("--only", default=",".join(FORMATS))
-    parser.add_argument("--dry", action="store_true")
     parser.add_argument("--run", nargs=2, metavar=("FORMAT", "FILE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run is not None:
-        asyncio.run(_import(given.run[0], Path(given.run[1]), dry=given.dry))
+        asyncio.run(_import(given.run[0], Path(given.run[1])))
         return
     print(f"{'format':15} {'MB':>6} {'readings':>9} {'a second':>9} {'a CPU s':>9} {'peak MB':>8}")
     for name in given.only.split(","):
@@ -330,13 +328,11 @@ def main() -> None:
             with file.open("wb") as stream:
                 stream.writelines(FORMATS[name][0](given.readings))
             command = [sys.executable, "-m", "bench.imports", "--run", name, str(file)]
-            command += ["--dry"] * given.dry
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
                 print(f"{name}: {run.stderr[-300:]}")
                 continue
             count, wall, cpu, before, peak = map(float, run.stdout.split())
-            count = count or given.readings
             size = file.stat().st_size / 1e6
             speeds = f"{count / wall:9,.0f} {count / cpu:9,.0f}"
             print(

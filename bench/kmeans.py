@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan
@@ -36,7 +36,7 @@ from reproduction.kmeans_baselines import eugkm, su, su_hybrid
 from reproduction.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
 from tacit.crypto.sharing import Additive
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.noise import laplace
 from tacit.randomness import SecureRandom, SeededRandom
 

@@ -21,8 +21,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from algorithms.path_publishing.evaluation import orientable
-from algorithms.path_publishing.levelled_graph import arranged, drawn_relations, graph_path
-from algorithms.path_publishing.sound_modes import off_path
+from algorithms.path_publishing.levelled_graph import (
+    arranged,
+    drawn_relations,
+    graph_path,
+    off_path,
+)
 from reproduction.path_publishing_networks import SIZES, random_network
 from reproduction.path_publishing_study import Setting, usable_share
 from tacit.paths.network import NetworkMap, NetworkPath

@@ -28,11 +28,9 @@ from algorithms.privacy_check.parameters import Parameters as CheckParameters
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.algorithm import anonymise, instance_loss
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.incidence import build
 from algorithms.trajectory_kcl.mining import mine
-from algorithms.trajectory_kcl.parameters import Model, Parameters
-from algorithms.trajectory_kcl.suppression import Greedy, PlainKernel, best_kernel
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.parameters import Model, PairTable, Parameters, code
+from algorithms.trajectory_kcl.suppression import Greedy, PlainKernel, best_kernel, build
 from reproduction.trajectory_kcl_data import Routes, city, metro, routes_like
 from tacit.randomness import SeededRandom
 

@@ -30,7 +30,7 @@ from rich.text import Text
 from cli.services.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, NotFinished, Problem, RoundNotReleased
 from tacit.errors import DomainError, Invalid, Malformed, TooLarge, UnsupportedForm
-from tacit.field_errors import first_of
+from tacit.wire import first_of
 
 console = Console(soft_wrap=True)
 errors = Console(stderr=True)
@@ -48,6 +48,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print every statement of the
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DEFAULT_HOME = Path(".tacit")
+TRUST_FILE = Path("tacit-trust.json")
 _INLINE: Final = "the text given"
 
 

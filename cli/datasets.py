@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from algorithms.datasets.kinds import KINDS
 from cli.context import (
     Answer,
     TextTable,
@@ -23,7 +22,6 @@ from cli.context import (
 from cli.formatting import amount
 from tacit import Client
 from tacit.answers import base as api
-from tacit.records.text_files import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -160,7 +158,7 @@ def sample(
 
     Prints the command that runs it.
     """
-    from algorithms.samples import params_file
+    from algorithms.contract import params_file
     from simulation.samples import JOBS, SAMPLES
 
     make = SAMPLES.get(algorithm)
@@ -196,6 +194,9 @@ def sample(
 
 def format_of(file: Path, kind: str) -> str:
     """The format by the file's name, or the only format of the kind."""
+    # Loaded only here, as below: a list of datasets needs no reader of one.
+    from algorithms.datasets.kinds import KINDS
+
     known = KINDS[kind].formats if kind in KINDS else {}
     suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in (".gz", ".xz")]
     last = suffixes[-1] if suffixes else ""
@@ -225,6 +226,8 @@ def universe_of(text: str) -> Any:
         return {"dataset": text}
     if file.suffix == ".json":
         return read_json(text)
+    from tacit.records.text_files import text_lines
+
     with file.open("rb") as stream:
         return [item for _, line in text_lines(stream) if (item := line.partition("\t")[0])]
 

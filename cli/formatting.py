@@ -8,18 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 from cli.context import Answer, console, say
-from common.web.console.formatting import THIN, with_error
 from tacit.answers import base as api
-from tacit.query.functions import PRESENCE
-from tacit.report.figures import short
-from tacit.report.model import of_a_hundred
-from tacit.report.text import brief, brief_text, price_in_rho
+from tacit.query.terms import PRESENCE
+from tacit.report.figures import of_a_hundred, short
 
 Json = dict[str, Any]
 
 MAX_SHOWN = 12
 MAX_LENGTH = 240
-_TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
+_TYPED = str.maketrans({"\N{NARROW NO-BREAK SPACE}": None, "\N{MINUS SIGN}": "-"})
 """From the typography of pages to plain text."""
 
 
@@ -82,6 +79,9 @@ def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
     """A value, rounded to the digits that its noise leaves meaningful."""
     if value is None or half_width is None:
         return f"{amount(value)} {unit}"
+    # Loaded only here: it knows the rows of a report, and with them all mechanisms.
+    from common.web.console.formatting import with_error
+
     shown, error = (str(text).translate(_TYPED) for text in with_error(value, half_width))
     return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
 
@@ -194,6 +194,9 @@ def _unit(symbol: str) -> str:
 def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
     """The privacy report: the expected error, who would have to collude to learn more, and what is
     not protected, public and assumed; `full`: every statement whole, and the source's claim."""
+    # Loaded only here: few commands print a report.
+    from tacit.report.text import brief, brief_text, price_in_rho
+
     for line in error_lines(report):
         say(line)
     if (in_rho := price_in_rho(dict(report))) is not None:

@@ -17,8 +17,6 @@ from typing import Annotated, Any
 
 import typer
 
-from algorithms import catalogue
-from algorithms.drawing import can_draw
 from cli.context import (
     Answer,
     ExitCode,
@@ -38,8 +36,6 @@ from cli.context import (
 from cli.datasets import format_of, parts_of, universe_of
 from cli.formatting import amount, print_report, summary_lines
 from cli.services.deployment import FILE, Deployment, Running
-from cli.services.up import service_settings
-from common.runtime.process import extra_needed
 from tacit import Client, Problem
 from tacit.answers import base as api
 
@@ -422,6 +418,8 @@ def _coordinator(target: Target, *, alone: bool) -> Iterator[Client]:
         return
     if not alone:
         fail(f"no deployment in {target.home}: a federated job needs a running one")
+    from cli.services.up import service_settings
+
     with TemporaryDirectory(prefix="tacit-job-") as directory:
         deployment = Deployment.plan(Path(directory), aggregators=0)
         running = Running(deployment, service_settings())
@@ -506,6 +504,11 @@ def _write(client: Client, job: api.Answer, out: Path) -> None:
 
 def _draw(result: Json, evaluation: Json, directory: Path) -> None:
     """The plots of an evaluation; no service stores or sends them."""
+    # Loaded only here: other commands know no algorithm.
+    from algorithms import catalogue
+    from algorithms.drawing import can_draw
+    from common.runtime.process import extra_needed
+
     if not can_draw():
         errors.print(extra_needed("drawing the evaluation", "plots"), highlight=False, markup=False)
         return

@@ -55,6 +55,10 @@ COMMANDS: Final = {
         "services.status.status",
         "Services, aggregators, last and next round, and what is wrong; exit code 1 for that.",
     ),
+    "support-bundle": Place(
+        "services.support.support_bundle",
+        "Write versions, settings without secrets, status, counts and log lines into one zip file.",
+    ),
     "demo": Place(
         "services.demo.demo",
         "Run private rounds on real or generated meter readings and show what they reveal.",
@@ -108,6 +112,9 @@ COMMANDS: Final = {
     "token": Place("participants.token_app", "API tokens of a service: make, list, revoke."),
     "trust": Place(
         "trust.trust_app", "Identities obtained out of band, which a verification pins."
+    ),
+    "notifications": Place(
+        "notifications.app", "Messages about what needs an operator, by webhook and e-mail."
     ),
     "anchors": Place("trust.anchors_app", "One line that identifies all services, for comparison."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),

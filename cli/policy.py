@@ -27,8 +27,7 @@ from curator.policy import Policy
 from tacit import Client
 from tacit.answers import base as api
 from tacit.client.exchange import Json
-from tacit.field_errors import rule, unknown_field
-from tacit.wire import WireModel
+from tacit.wire import WireModel, rule, unknown_field
 
 NONE = "none"
 """Stands for no limit, and for an empty list."""

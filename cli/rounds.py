@@ -15,6 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import (
+    TRUST_FILE,
     Answer,
     Full,
     Target,
@@ -29,13 +30,11 @@ from cli.context import (
     tabled,
 )
 from cli.formatting import amount, print_report, refusal_lines, refused_lines, result_lines
-from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
 from tacit.answers import base as api
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.terms import Validity
-from tacit.report.model import PrivacyReport, of_a_hundred
-from tacit.report.text import plain_words
+from tacit.report.figures import of_a_hundred
 from tacit.wire import format_exact
 
 query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
@@ -271,6 +270,10 @@ def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 
     def human() -> None:
         if full:
+            # Loaded only here, as below: other commands need no model of a report and no protocol.
+            from tacit.report.model import PrivacyReport
+            from tacit.report.text import plain_words
+
             typer.echo(
                 plain_words(PrivacyReport.model_validate_json(json.dumps(dict(response)))), nl=False
             )
@@ -289,7 +292,7 @@ def verify(
         Path | None,
         typer.Option(
             envvar="TACIT_TRUST",
-            help=f"Identities obtained out of band (`tacit trust`); {DEFAULT_FILE} in this "
+            help=f"Identities obtained out of band (`tacit trust`); {TRUST_FILE} in this "
             "directory is used by default.",
         ),
     ] = None,
@@ -310,8 +313,10 @@ def verify(
             answered = client.check_answer(curator, round_id)
         code = 0 if answered["same_round"] else 1
         return Answer(answered, lambda: _print_check(answered), code)
-    if trust is None and DEFAULT_FILE.exists():
-        trust = DEFAULT_FILE
+    from cli.trust import read_trust
+
+    if trust is None and TRUST_FILE.exists():
+        trust = TRUST_FILE
     with target.coordinator() as client:
         checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
     code = 1 if not checked["matches"] else 0 if checked["anchored"] else 3

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from cli.context import (
     DEFAULT_HOME,
+    TRUST_FILE,
     Answer,
     ExitCode,
     Home,
@@ -36,14 +37,12 @@ from cli.context import (
     tabled,
 )
 from cli.services.deployment import pair, trusted, wait_for_ready
-from common.runtime.tls import environment_trust
 from tacit import Client, Problem
 from tacit.answers import base as api
-from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
 from tacit.protocol.trust import Pinned, Trust, anchors_line
-from tacit.wire import encode_binary, format_instant
+from tacit.wire import encode_binary, first_of, format_instant
 
 trust_app = typer.Typer(
     no_args_is_help=True, help="Identities obtained out of band, which a verification pins."
@@ -56,7 +55,6 @@ Name = Annotated[str, typer.Argument(help="The aggregator's id.")]
 Given = Annotated[
     str, typer.Argument(help="As its operator gave it: 64 hexadecimal digits, colons allowed.")
 ]
-DEFAULT_FILE = Path("tacit-trust.json")
 
 
 def read_trust(path: Path) -> Trust:
@@ -71,7 +69,7 @@ def read_trust(path: Path) -> Trust:
 @printed
 def from_join(
     token: Annotated[str, typer.Argument(help="A join token; its secrets are not kept.")],
-    file: TrustFile = DEFAULT_FILE,
+    file: TrustFile = TRUST_FILE,
 ) -> Answer:
     """Pin the coordinator and every aggregator of a join token that you got out of band."""
     join = JoinToken.from_text(token)
@@ -89,7 +87,7 @@ def from_join(
 def trust_coordinator(
     deployment: Annotated[str, typer.Argument(help="The deployment's name.")],
     fingerprint: Given,
-    file: TrustFile = DEFAULT_FILE,
+    file: TrustFile = TRUST_FILE,
 ) -> Answer:
     """Pin a deployment's coordinator."""
     pinned = digits(fingerprint)
@@ -103,7 +101,7 @@ def add(
     name: Name,
     fingerprint: Given,
     operator: Annotated[str | None, typer.Option(help="Who runs it.")] = None,
-    file: TrustFile = DEFAULT_FILE,
+    file: TrustFile = TRUST_FILE,
 ) -> Answer:
     """Pin an aggregator, and who runs it. The coordinator is pinned first."""
     pinned = digits(fingerprint)
@@ -113,7 +111,7 @@ def add(
 
 @trust_app.command("compromised")
 @printed
-def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> Answer:
+def compromised(name: Name, fingerprint: Given, file: TrustFile = TRUST_FILE) -> Answer:
     """Mark an aggregator's identity as stolen: rounds that depend on it are no longer verified."""
     stolen = digits(fingerprint)
     trust = read_trust(file).compromising(name, stolen)
@@ -129,7 +127,7 @@ def refresh(
             help="Addresses of the coordinator and of aggregators; files of `tacit keys revoke`."
         ),
     ],
-    file: TrustFile = DEFAULT_FILE,
+    file: TrustFile = TRUST_FILE,
 ) -> Answer:
     """Add the successors of pinned identities, and record until when the old ones are valid.
 
@@ -167,7 +165,7 @@ def _following(trust: Trust, chain: IdentityChain, now: datetime) -> Trust:
 
 @trust_app.command("show")
 @printed
-def show_trust(file: TrustFile = DEFAULT_FILE) -> Answer:
+def show_trust(file: TrustFile = TRUST_FILE) -> Answer:
     """What the file pins."""
     trust = read_trust(file)
     rows = [["coordinator", "", pinned, ""] for pinned in trust.coordinator]
@@ -318,7 +316,7 @@ def _of_trust(trust: Trust) -> _Anchors:
 
 def _of_aggregator(url: str, token: str | None) -> _Anchors:
     """Its own identity, its pins, and the coordinator that it is paired with."""
-    with Client(url, token, verify=environment_trust()) as client:
+    with Client(url, token, verify=trusted(url)) as client:
         own = client.get("/.well-known/tacit-aggregator")
         paired = client.get("/v1/coordinator")
         pins = client.get("/v1/peers")["peers"]
@@ -351,7 +349,7 @@ class Own:
 
     def client(self) -> Client:
         """A client with the rights of its operator."""
-        return Client(self.url, self.token, verify=environment_trust())
+        return Client(self.url, self.token, verify=trusted(self.url))
 
 
 _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
@@ -509,7 +507,7 @@ def remove_peer(
 
 
 def _client(url: str, token: str | None = None) -> Client:
-    return Client(url, token, verify=environment_trust())
+    return Client(url, token, verify=trusted(url))
 
 
 def _ask(url: str, *documents: str) -> dict[str, Any]:

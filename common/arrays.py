@@ -1,7 +1,12 @@
-"""Growing arrays, and many short byte strings by number in little memory."""
+"""Growing arrays, and many short byte strings by number in little memory.
+
+Items cut into batches whose sizes stay within a bound.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from typing import Final, TypeVar
 
 import numpy as np
@@ -101,3 +106,27 @@ class Interned:
         order = np.argsort(hashes, kind="stable")
         self._hashes, self._numbers = hashes[order], numbers[order]
         self._recent = {}
+
+
+Batched = TypeVar("Batched")
+
+
+def batches(
+    items: Iterable[Batched],
+    size_of: Callable[[Batched], int],
+    most: float,
+    most_items: float = inf,
+) -> Iterator[list[Batched]]:
+    """The items in their order, in batches of at most `most` in size and `most_items` in number;
+    an item that is larger alone is a batch alone."""
+    batch: list[Batched] = []
+    size = 0
+    for item in items:
+        more = size_of(item)
+        if batch and (size + more > most or len(batch) >= most_items):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += more
+    if batch:
+        yield batch

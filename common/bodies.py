@@ -39,9 +39,9 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from tacit import errors
 from tacit.errors import DomainError, FieldError, Invalid
-from tacit.field_errors import WORDED, rule, unknown_field
 from tacit.query.terms import IDENTIFIER, IDENTIFIER_RULE
 from tacit.records.text_files import json_float
+from tacit.wire import WORDED, rule, unknown_field
 
 NUL: Final = "\0"
 LARGEST: Final = 2**63 - 1

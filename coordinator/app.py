@@ -26,11 +26,11 @@ from coordinator.api import (
     job_attempts,
     job_schedules,
     jobs,
+    notifications,
     plans,
     queries,
     registry,
     rounds,
-    storage_key,
 )
 from coordinator.datasets.upload import FORM_BYTES
 from coordinator.registry import own_identity
@@ -57,7 +57,6 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
-            plans.add_outlook_metric(services, state.metrics)
             pages = _console().console_parts(services) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)
@@ -94,7 +93,7 @@ def create_app(
         jobs,
         job_schedules,
         job_attempts,
-        storage_key,
+        notifications,
     ):
         app.router.routes.extend(module.router.routes)
     if settings.console:

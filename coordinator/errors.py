@@ -322,3 +322,8 @@ class BudgetMissing(Conflict):
 class LedgerConflict(Conflict):
     name = "ledger_conflict"
     title = "The content has a ledger that does not fit the declaration"
+
+
+class NoOutlet(Conflict):
+    name = "no_outlet"
+    title = "No outlet for notifications is set: TACIT_NOTIFY_WEBHOOK_URL or TACIT_NOTIFY_SMTP_URL"

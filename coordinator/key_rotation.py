@@ -18,9 +18,9 @@ from coordinator.jobs.results import Results
 from coordinator.storage_keys import FILE_NAME, StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
-from coordinator.store import storage_key as store
+from coordinator.store import registry as store
 from coordinator.store.datasets import DatasetRow
-from coordinator.store.storage_key import Rotation
+from coordinator.store.registry import Rotation
 from tacit.answers.registry import StorageKeyState
 
 LOOK_S = 5.0

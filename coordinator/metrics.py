@@ -9,33 +9,33 @@ setting says so.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from contextlib import suppress
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from common.runtime.clock import Clock
 from common.runtime.telemetry import ServiceMetrics
-from common.store.transactions import Database, Transaction
+from common.store.transactions import Database
+from coordinator.alerts.conditions import LATE, ConditionKind, Conditions, late_schedules
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
 from coordinator.models.budget_ledger import Kind
 from coordinator.models.job import JobState
-from coordinator.queries import periods_over
 from coordinator.registry.aggregators import Attendance
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store
-from coordinator.store import queries as query_store
 from coordinator.store import registry as registry_store
 from coordinator.store import rounds as round_store
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
-from tacit.query.functions import PRESENCE, parts, reads_vectors
-from tacit.query.terms import Function, PrivacyUnit
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.state import RoundState
+from tacit.query.functions import parts, reads_vectors
+from tacit.query.terms import PRESENCE, Function, PrivacyUnit
 
 
 def add_budget_metrics(metrics: ServiceMetrics, ledger: Ledger) -> None:
@@ -90,21 +90,6 @@ class _Spent:
         return self._found[unit]
 
 
-LATE: Final = timedelta(minutes=10)
-"""How long after the end of its period the round of a schedule is overdue."""
-
-
-async def _overdue_schedules(transaction: Transaction, before: datetime) -> int:
-    """How many scheduled queries have no round for a period that ended by then."""
-    count = 0
-    for row in await query_store.scheduled(transaction):
-        assert row.query.schedule is not None
-        newest = await round_store.newest_slot(transaction, row.id)
-        following = 0 if newest is None else newest + 1
-        count += following < periods_over(row.query.schedule, before)
-    return count
-
-
 JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 
 
@@ -153,7 +138,7 @@ def add_work_metrics(metrics: ServiceMetrics, database: Database, clock: Clock) 
             last = await round_store.last_release(transaction)
             paired = len(await registry_store.list_aggregators(transaction))
             work = await job_store.count_states(transaction)
-            schedules.set(await _overdue_schedules(transaction, clock.now() - LATE))
+            schedules.set(len(await late_schedules(transaction, clock.now() - LATE)))
         for state in RoundState:
             rounds.labels(state.value).set(by_state.get(state.value, 0))
         for job_state in JobState:
@@ -208,11 +193,11 @@ def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
 async def _profile(database: Database, round_id: str) -> tuple[list[float], float, str] | None:
     """The slots of a released profile, how far noise moves each in 95 of 100 cases, and the unit;
     None of another result, and of more slots than are shown."""
-    text = await views.document(database, round_id, "descriptor")
+    text = await progress.document(database, round_id, "descriptor")
     query = Signed[RoundDescriptor].model_validate_json(text).statement.query
     if query.function is not Function.VECTOR_SUM or reads_vectors(query):
         return None
-    found = await views.result(database, round_id)
+    found = await progress.result(database, round_id)
     [name] = [part.name for part in parts(query) if part.name != PRESENCE]
     values, error = found.result[name], found.report.error
     if error is None or not isinstance(values, list) or len(values) > MOST_SLOTS:
@@ -243,5 +228,29 @@ def add_attendance_metrics(metrics: ServiceMetrics, attendance: Attendance) -> N
             up.labels(name).set(presence.away is None)
             if presence.answered is not None:
                 answered.labels(name).set(presence.answered.timestamp())
+
+    metrics.before_scrape(refresh)
+
+
+def add_condition_metrics(metrics: ServiceMetrics, conditions: Conditions) -> None:
+    """Have what needs an operator, and the end of the budget, read whenever the metrics are."""
+    present = metrics.gauge(
+        "conditions",
+        "What needs an operator now, by kind: how many aggregators, queries, limits.",
+        ("condition",),
+    )
+    ends = metrics.gauge(
+        "budget_exhausted_timestamp_seconds",
+        "When the schedules use up the first limit; NaN if none within `budget_warning_days`.",
+    )
+    ends.set(math.nan)
+
+    async def refresh() -> None:
+        counts = Counter(each.kind for each in await conditions.present())
+        for kind in ConditionKind:
+            present.labels(kind.value).set(counts[kind])
+        limits = (await conditions.outlook()).limits
+        known = [limit.exhausted.timestamp() for limit in limits if limit.exhausted]
+        ends.set(min(known, default=math.nan))
 
     metrics.before_scrape(refresh)

@@ -24,7 +24,7 @@ from common.runtime.logs import get_logger
 from common.store.transactions import Database, Transaction
 from coordinator import queries
 from coordinator.datasets import ledger
-from coordinator.jobs.prices import Price
+from coordinator.jobs.privacy_statements import Price
 from coordinator.jobs.schedules import federation_of
 from coordinator.models.job import JobRequest, JobState, WorkerLost, plain_problem
 from coordinator.settings import CoordinatorSettings

@@ -2,7 +2,7 @@
 
 A large file is never fully in memory, and never plain on disk. A file is a header (magic, the key's
 generation in 4 bytes, 32 random bytes) and a sealed stream. Sealing again: the
-new file is written beside the old one, read back, and renamed over it, so that a kill at any
+new file is written next to the old one, read back, and renamed over it, so that a kill at any
 instant leaves a file as it was, or done. Spec: keys, section 5.4.
 """
 

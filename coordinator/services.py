@@ -19,14 +19,16 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.runtime.telemetry import ServiceMetrics, Tracer
 from common.runtime.tls import post_quantum
-from common.store.database import migrate, open_store
+from common.store.database import add_store_meters, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.auth import Authenticator, ensure_operator_token
 from common.web.client import Transport
 from coordinator import restoring
+from coordinator.alerts.conditions import Conditions
+from coordinator.alerts.notifier import Notifier
+from coordinator.alerts.outlets import outlets_of
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.datasets.datasets import Datasets
 from coordinator.jobs.attempts import Attempts
@@ -38,10 +40,12 @@ from coordinator.jobs.results import Results
 from coordinator.jobs.schedules import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
+from coordinator.jobs.workers.own_workers import OwnWorkers
 from coordinator.key_rotation import Resealing
 from coordinator.metrics import (
     add_attendance_metrics,
     add_budget_metrics,
+    add_condition_metrics,
     add_profile_metrics,
     add_work_metrics,
 )
@@ -57,8 +61,8 @@ from coordinator.rounds.progress import ReceivingLooks
 from coordinator.rounds.scheduling import Expiry, Scheduler
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import StorageKeys, open_storage_keys
+from coordinator.store.tables import create, tokens
 from coordinator.store.tables import identities as identities_table
-from coordinator.store.tables import tokens
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _log = get_logger("tacit.coordinator")
@@ -103,6 +107,8 @@ class CoordinatorServices:
     identities: Identities
     health_looks: HealthLooks
     attendance: Attendance
+    conditions: Conditions
+    notifier: Notifier
     seal_keys: SealKeyMirror
     conduct: Conduct
     conductor: Conductor
@@ -149,9 +155,11 @@ async def run_services(
     for loop in services.loops:
         loop.start()
     await services.resealing.start_leading()
+    await services.notifier.start_leading()
     try:
         yield services
     finally:
+        await services.notifier.stop()
         await services.resealing.stop()
         for loop in reversed(services.loops):
             await loop.stop()
@@ -172,7 +180,7 @@ async def _open(
         settings, settings.data_dir / "storage.key", settings.data_dir / "jobs", directory
     )
     add_store_meters(metrics, database)
-    await migrate(database, MIGRATIONS)
+    await migrate(database, MIGRATIONS, create)
     await restoring.recover(database, settings, clock)
     await ensure_operator_token(database, tokens, settings, clock)
     own = await OwnIdentities.of(
@@ -197,6 +205,9 @@ async def _open(
     health_looks = HealthLooks(peers, clock)
     attendance = Attendance(database, health_looks, clock)
     add_attendance_metrics(metrics, attendance)
+    conditions = Conditions(settings, database, ledger, attendance, clock)
+    add_condition_metrics(metrics, conditions)
+    notifier = Notifier(database, conditions, outlets_of(settings), settings.deployment, clock)
     url = settings.public_url or f"http://{settings.host}:{settings.port}"
 
     changes = Changes(database)
@@ -245,6 +256,8 @@ async def _open(
         identities=identities,
         health_looks=health_looks,
         attendance=attendance,
+        conditions=conditions,
+        notifier=notifier,
         seal_keys=seal_keys,
         conduct=conduct,
         conductor=conductor,
@@ -287,10 +300,12 @@ def _open_jobs(
     results = Results(settings.data_dir / "jobs", keys)
     submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
     federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
+    address = settings.dask_scheduler
+    workers = OwnWorkers(settings.job_workers) if address is None else Cluster(address)
     return Jobs(
         submission,
         attempts,
-        Dispatcher(attempts, Cluster(settings), settings, changes.notify),
+        Dispatcher(attempts, workers, settings, changes.notify),
         results,
         changes,
         federated,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from common.runtime.settings import ServiceSettings
 from tacit.query.fields import DisclosureRule
+from tacit.report.statements import is_loopback
 
 
 class CoordinatorSettings(ServiceSettings):
@@ -59,6 +61,36 @@ class CoordinatorSettings(ServiceSettings):
         description="Show the load profile that was released last on `/metrics`: "
         "each of at most 96 slots with the limits between which it was before noise in 95 of 100 "
         "cases. Anyone who reaches `/metrics` then reads it: results else need a token.",
+    )
+    budget_warning_days: int = Field(
+        default=30,
+        ge=1,
+        le=366,
+        description="A limit of the budget that the schedules use up within this time needs an "
+        "operator: on the first page, in the metric `conditions` and in notifications.",
+    )
+    backup_warning_days: int = Field(
+        default=8, ge=1, le=3660, description="So does a last backup older than this."
+    )
+    notify_webhook_url: SecretStr | None = Field(
+        default=None,
+        description="Address that gets a POST when something begins to need an operator, and when "
+        "it ends (`https://...`; `http://` on this machine alone).",
+    )
+    notify_webhook_key: SecretStr | None = Field(
+        default=None,
+        description="Key with which these requests are signed (HMAC-SHA-256), at least 32 "
+        "characters; the receiver has it too.",
+    )
+    notify_smtp_url: SecretStr | None = Field(
+        default=None,
+        description="Mail server that sends the same by e-mail, with its user: "
+        "`smtps://user:password@host:465` (TLS) or `smtp://...:587` (STARTTLS, which only a server "
+        "on this machine may lack).",
+    )
+    notify_from: str = Field(default="", description="Sender of these e-mails.")
+    notify_to: tuple[str, ...] = Field(
+        default=(), description="JSON list of the addresses that get them."
     )
     console: bool = Field(
         default=False,
@@ -112,7 +144,7 @@ class CoordinatorSettings(ServiceSettings):
     dask_scheduler: str | None = Field(
         default=None,
         description="Address of a Dask scheduler whose workers run the jobs (`tcp://...`); without "
-        "it the coordinator starts worker processes of its own when the first job needs them. The "
+        "it the coordinator starts worker processes of its own when data or jobs arrive. The "
         "workers see raw data: they belong to the keeper of the data.",
     )
     job_workers: int = Field(
@@ -179,3 +211,23 @@ class CoordinatorSettings(ServiceSettings):
         description="JSON list of address prefixes, each ending in `/`, from which datasets may be "
         "fetched. None: a dataset comes in the request.",
     )
+
+    @model_validator(mode="after")
+    def _notifies_in_private(self) -> CoordinatorSettings:
+        """Refuse outlets that would send in the clear, or that lack a part."""
+        if self.notify_webhook_url is not None:
+            url, key = self.notify_webhook_url.get_secret_value(), self.notify_webhook_key
+            scheme = urlsplit(url).scheme
+            private = scheme == "https" or (scheme == "http" and is_loopback(url))
+            if not private or not urlsplit(url).hostname:
+                raise ValueError("notify_webhook_url begins with https:// and a host")
+            if key is None or len(key.get_secret_value()) < 32:
+                raise ValueError("notify_webhook_key needs at least 32 characters")
+        if self.notify_smtp_url is not None:
+            server = urlsplit(self.notify_smtp_url.get_secret_value())
+            if server.scheme not in ("smtp", "smtps") or not server.hostname:
+                raise ValueError("notify_smtp_url begins with smtps:// or smtp:// and a host")
+            addresses = (self.notify_from, *self.notify_to)
+            if len(addresses) < 2 or not all("@" in address for address in addresses):
+                raise ValueError("notify_smtp_url needs addresses in notify_from and notify_to")
+        return self

@@ -25,8 +25,8 @@ from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from coordinator.errors import StorageKeyRotating, StorageKeyUnavailable, StorageKeyWrong
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import storage_key as store
-from coordinator.store.storage_key import Rotation, StorageKeyRow
+from coordinator.store import registry as store
+from coordinator.store.registry import Rotation, StorageKeyRow
 from tacit.wire import encode_binary, parse_binary
 
 KEY_BYTES: Final = 32

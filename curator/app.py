@@ -22,9 +22,8 @@ from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.process import extra_needed, give_back
 from common.runtime.telemetry import ServiceMetrics
-from common.store.database import Readiness, migrate, open_store
+from common.store.database import Readiness, add_store_meters, migrate, open_store
 from common.store.leader import Leader
-from common.store.metrics import add_store_meters
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
@@ -38,7 +37,7 @@ from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
 from curator.intake.routes import Batching
-from curator.owner import curators, ledger_verification, policies, stopping
+from curator.owner import curators, policies, statement, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies
 from curator.participation.consent import Refusing
@@ -58,6 +57,7 @@ from curator.parties.peers import Peers
 from curator.parties.routes import AfterEnrolment, check_token
 from curator.records import routes as records
 from curator.settings import CuratorSettings
+from curator.store.tables import metadata
 from curator.store.tables import tokens as token_table
 from tacit.errors import StartRefused
 from tacit.version import VERSION
@@ -202,7 +202,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_store(settings)
         add_store_meters(app.state.metrics, database)
-        await migrate(database, MIGRATIONS)
+        await migrate(database, MIGRATIONS, metadata.create_all)
         await ensure_operator_token(database, token_table, settings, time)
         parts = (
             *await build_parts(database, settings, time, app.state.metrics, transports),
@@ -258,7 +258,7 @@ def create_app(
         curators,
         owner,
         stopping,
-        ledger_verification,
+        statement,
         intake_routes,
         files,
         records,

@@ -8,12 +8,13 @@ few bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -25,10 +26,9 @@ from curator.policy import Limit, Limits
 from tacit import sets
 from tacit.accounting.amounts import FEMTO, MICRO, NANO, Cost
 from tacit.accounting.charges import job_costs, unit_cost
-from tacit.accounting.composition import covering_within
+from tacit.accounting.composition import covering_within, stated_epsilon
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.answers import curator as answers
 from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, UnitStatement
 from tacit.query.fields import Window
@@ -154,11 +154,11 @@ class Totals:
     @classmethod
     def zero(cls, count: int) -> Totals:
         """Nothing spent by `count` curators."""
-        return cls(*(np.zeros(count, np.int64) for _ in fields(cls)))
+        return cls(*np.zeros((len(fields(cls)), count), np.int64))
 
     def columns(self) -> tuple[Ints, ...]:
         """The arrays, in the order of a charge's fields."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+        return _COLUMNS(self)
 
     def plus(self, charge: Charge, members: Bits, *, factor: int = 1) -> Totals:
         """With the charge added for the members; `factor` -1 takes it back.
@@ -199,6 +199,11 @@ class Totals:
     def part(self, start: int, stop: int) -> Totals:
         """Those of some of the curators."""
         return Totals(*(column[start:stop] for column in self.columns()))
+
+
+_COLUMNS: Final[Callable[[Totals], tuple[Ints, ...]]] = attrgetter(
+    *(field.name for field in fields(Totals))
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
 from curator.errors import PolicyRefused
 from curator.settings import CuratorSettings
-from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency, ZcdpLimit
+from tacit.accounting.composition import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion, DisclosureRule

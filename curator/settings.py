@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field, SecretStr, field_validator, model_val
 from common.runtime.clock import zone_named
 from common.runtime.settings import ServiceSettings
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
-from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency
+from tacit.accounting.composition import LARGEST_EPSILON, Currency
 from tacit.query.fields import DisclosureRule
 from tacit.query.terms import LONGEST_VECTOR
 

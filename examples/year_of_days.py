@@ -8,7 +8,7 @@ It needs no service. The figures are those of docs/explanation/budgets-in-epsilo
 from fractions import Fraction
 
 from tacit.accounting.amounts import Cost, scaled
-from tacit.accounting.zcdp_limits import ZcdpLimit, stated_epsilon
+from tacit.accounting.composition import ZcdpLimit, stated_epsilon
 
 MILLIONTH = Fraction(1, 10**6)
 LIMIT = ZcdpLimit(Fraction(8), MILLIONTH)

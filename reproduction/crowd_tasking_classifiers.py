@@ -27,7 +27,7 @@ from reproduction.experiment import (
 )
 from reproduction.stand_in_data import balance_scale, iris, two_activities
 from simulation.plots import Line, Mark, Panel, Plot
-from tacit.encoders.crowd_tasking.encoder import Floats, Ints
+from tacit.encoders.crowd_tasking import Floats, Ints
 from tacit.randomness import PublicRandom
 
 _NEIGHBOURS: Final = 5

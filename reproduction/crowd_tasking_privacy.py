@@ -30,7 +30,7 @@ from reproduction.experiment import (
 from reproduction.stand_in_data import DECLARED_WIDTH, user_limits, waypoints
 from simulation.plots import Kind, Line, Panel, Plot
 from simulation.stand_in_data import HEART_BOUNDS, heart_rates
-from tacit.encoders.crowd_tasking.encoder import Component, Floats, admits
+from tacit.encoders.crowd_tasking import Component, Floats, admits
 
 ROUNDS: Final = 600
 USERS: Final = 600

@@ -22,7 +22,7 @@ from reproduction.experiment import (
     trend,
 )
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.crowd_tasking.encoder import Component, Floats
+from tacit.encoders.crowd_tasking import Component, Floats
 
 _SALUS: Final[tuple[Component, ...]] = ("Y", "G", "L")
 _PERSISTENCE: Final = 0.5

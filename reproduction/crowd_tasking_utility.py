@@ -32,7 +32,7 @@ from reproduction.experiment import (
 )
 from reproduction.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.crowd_tasking.bounded import bucket_of
+from tacit.encoders.crowd_tasking_bounded import bucket_of
 from tacit.randomness import PublicRandom
 
 USERS: Final = 20

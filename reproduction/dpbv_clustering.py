@@ -34,7 +34,7 @@ from reproduction.experiment import (
     trend,
 )
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     Code,
     Flip,
     Floats,

@@ -15,7 +15,7 @@ from reproduction.dpbv_clustering import SOURCE
 from reproduction.experiment import Experiment, Outcome, Row, Run, quoted, trend
 from simulation.plots import Line, Panel, Plot
 from tacit.accounting.randomised_response import delta_of_responses
-from tacit.encoders.dpbv_clustering.encoder import claimed_delta, log10_complement
+from tacit.encoders.dpbv_clustering import claimed_delta, log10_complement
 
 _EPSILONS: Final = tuple(Fraction(tenths, 10) for tenths in range(1, 41))
 _DELTAS: Final = (1e-3, 1e-6, 1e-9)

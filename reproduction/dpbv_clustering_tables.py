@@ -42,7 +42,7 @@ from reproduction.experiment import (
 )
 from simulation.plots import Line, Panel, Plot
 from tacit.accounting.randomised_response import total_epsilon
-from tacit.encoders.dpbv_clustering.encoder import Box, Flip, Floats, Ints, encode, make_codes
+from tacit.encoders.dpbv_clustering import Box, Flip, Floats, Ints, encode, make_codes
 from tacit.randomness import PublicRandom, SeededRandom
 
 BITS: Final = 1000

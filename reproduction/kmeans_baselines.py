@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.kmeans.evaluation import cost
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import cluster_means, cluster_sums
-from algorithms.kmeans.weighted import weighted_kmeans
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from algorithms.kmeans.starts import weighted_kmeans
+from tacit.encoders.kmeans import Floats, Ints, nearest
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

@@ -30,7 +30,7 @@ from reproduction.experiment import (
 from reproduction.kmeans_baselines import lloyd
 from reproduction.kmeans_data import Dataset, datasets
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans import Floats
 
 RUNS: Final = 300
 FEWER_RUNS: Final = {"Iris": 1, "House": 2, "S1": 2, "Birch2": 3, "Image": 6, "Lifesci": 15}

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.kmeans.paper import normalised
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans import Floats
 
 SEED: Final = 42
 BIRCH2_RECORDS: Final = 12_000

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import cost
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, final_release
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan
@@ -34,7 +34,7 @@ from reproduction.kmeans_baselines import blum, dwork, gupt, lloyd, priv_gene, s
 from reproduction.kmeans_convergence import epsilons
 from reproduction.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.randomness import SeededRandom
 
 RUNS: Final = 300

@@ -13,8 +13,13 @@ from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import Table
 from algorithms.privacy_check.algorithm import Checked
 from algorithms.privacy_check.algorithm import run as run_check
-from algorithms.privacy_check.groups import closeness, counted, entropy_diversity, grouped
-from algorithms.privacy_check.parameters import Parameters
+from algorithms.privacy_check.parameters import (
+    Parameters,
+    closeness,
+    counted,
+    entropy_diversity,
+    grouped,
+)
 from reproduction.experiment import Experiment, Outcome, Row, Run, Value
 from reproduction.privacy_check_data import (
     FAMILIES,

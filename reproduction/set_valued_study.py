@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued.counts import publish
-from algorithms.set_valued.evaluation import (
+from algorithms.set_valued.algorithm import (
     DENSE_ITEMS,
     Errors,
     Queries,
@@ -27,6 +26,7 @@ from algorithms.set_valued.evaluation import (
     relative_errors,
     workload,
 )
+from algorithms.set_valued.counts import publish
 from algorithms.set_valued.records import (
     Itemsets,
     Supports,

@@ -23,10 +23,9 @@ from algorithms.trajectory_kcl.algorithm import (
     instance_loss,
 )
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.incidence import build
 from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
-from algorithms.trajectory_kcl.parameters import Method, Model, Utility
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.parameters import Method, Model, PairTable, Utility, code
+from algorithms.trajectory_kcl.suppression import build
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked
 from reproduction.trajectory_kcl_data import Routes, city, routes_like
 from simulation.plots import Line, Panel, Plot

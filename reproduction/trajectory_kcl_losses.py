@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.trajectory_kcl.algorithm import instance_loss
-from algorithms.trajectory_kcl.parameters import Method, Model
-from algorithms.trajectory_kcl.table import PairTable
+from algorithms.trajectory_kcl.parameters import Method, Model, PairTable
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked, trend
 from reproduction.trajectory_kcl import (
     FULL_MODEL,

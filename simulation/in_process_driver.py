@@ -24,14 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator.engine import within_reach
-from simulation.events import RoundEvents
 from simulation.network import Network, Traffic, arrivals
-from simulation.populations import Population
+from simulation.populations import Population, RoundEvents
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit.accounting.expected_error import forecast
 from tacit.crypto.sharing import Words
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.pieces import clamped
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import Readings, dimension, encode, local_sensitivities, parts
 from tacit.query.mechanisms import (
     aggregator_plan,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.catalogue import NAMES
-from algorithms.samples import Sample, SampleJob, own_sample
+from algorithms.contract import Sample, SampleJob, own_sample
 from simulation.stand_in_data import metro, msnbc_like
 from tacit.randomness import SeededRandom
 

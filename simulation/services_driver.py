@@ -37,17 +37,15 @@ from common.web.client import TcpTransport
 from curator.app import create_app
 from curator.engine import within_reach
 from curator.settings import CuratorSettings
-from simulation.events import RoundEvents
 from simulation.network import PERFECT, Faults, Network, Traffic
-from simulation.populations import Population
+from simulation.populations import Population, RoundEvents
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
-from tacit import AsyncClient, RoundClosed
+from tacit import AsyncClient, Round, RoundClosed
 from tacit.accounting.expected_error import forecast
-from tacit.client.objects import Round
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import encode
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom

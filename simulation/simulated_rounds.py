@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.events import RoundEvents
 from simulation.network import Network, Traffic
 from simulation.plots import Line, Panel, Plot
-from simulation.populations import Population
+from simulation.populations import Population, RoundEvents
 from tacit.accounting.expected_error import PartError, averages, roundings
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.encoding import round_half_even
 from tacit.query.functions import Readings, counted, decode, dimension, encode, parts
 from tacit.query.query import Query

@@ -14,12 +14,46 @@ Names are loaded when they are first used, so that `import tacit.noise` brings n
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tacit.version import VERSION
 
 if TYPE_CHECKING:
-    from tacit.client import *
+    from tacit.client.budget_objects import Budget
+    from tacit.client.client import AsyncClient, Client
+    from tacit.client.exchange import Retry
+    from tacit.client.job_objects import Job, JobResult, Picture
+    from tacit.client.jobs import JobNotSucceeded
+    from tacit.client.objects import Round, show_progress
+    from tacit.client.problems import (
+        BudgetExceeded,
+        Conflict,
+        FieldProblem,
+        Forbidden,
+        Gone,
+        Invalid,
+        KeyReused,
+        Malformed,
+        NoAnswer,
+        NotFinished,
+        NotFound,
+        NotReleased,
+        Problem,
+        RoundClosed,
+        RoundExpired,
+        ServiceFailed,
+        TooLarge,
+        TooMany,
+        TooSlow,
+        Unauthenticated,
+        Unavailable,
+        UnsupportedForm,
+    )
+    from tacit.client.query_objects import AskedQuery, Comparison, Preview, Report, Result, price
+    from tacit.client.rounds import RoundNotReleased
+    from tacit.errors import Error, FieldsRefused, MissingExtra, NoDeployment
+    from tacit.protocol.trust import TranscriptNotAnchored, Trust
+    from tacit.query.query import Query
 
 __all__ = [
     "AskedQuery",
@@ -27,6 +61,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Client",
+    "Comparison",
     "Conflict",
     "Error",
     "FieldProblem",
@@ -70,10 +105,26 @@ __all__ = [
     "show_progress",
 ]
 
+_PLACES: Final = {
+    "client.budget_objects": ["Budget"],
+    "client.client": ["AsyncClient", "Client"],
+    "client.exchange": ["Retry"],
+    "client.job_objects": ["Job", "JobResult", "Picture"],
+    "client.jobs": ["JobNotSucceeded"],
+    "client.objects": ["Round", "show_progress"],
+    "client.query_objects": ["AskedQuery", "Comparison", "Preview", "Report", "Result", "price"],
+    "client.rounds": ["RoundNotReleased"],
+    "errors": ["Error", "FieldsRefused", "MissingExtra", "NoDeployment"],
+    "protocol.trust": ["TranscriptNotAnchored", "Trust"],
+    "query.query": ["Query"],
+}
+"""The modules of the names; all others are of `client.problems`."""
+_PLACE: Final = {name: module for module, names in _PLACES.items() for name in names}
+
 __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tacit.client"), name)
+    return getattr(import_module(f"tacit.{_PLACE.get(name, 'client.problems')}"), name)

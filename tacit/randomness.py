@@ -9,7 +9,7 @@ Three types, so that a type checker shows a mix-up:
   N^2 / 2^129, below 2^-76 for the 2^26 blocks of one key). A new key is drawn every GiB.
 - `PublicRandom` makes choices that the result prints (projections, restarts). It offers no
   words, and no sampler of noise accepts it.
-- `SeededRandom` stands in for `SecureRandom` in simulations and tests. It protects nobody.
+- `SeededRandom` replaces `SecureRandom` in simulations and tests. It protects nobody.
 
 A stream never survives a fork: two processes would draw the same noise and the same shares, and
 their difference would bare the values. A stream keyed by the operating system takes a new key

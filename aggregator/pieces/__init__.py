@@ -2,7 +2,6 @@
 
 routes              the HTTP of pieces and batches, and their acceptance
 intake              what happens when pieces arrive
-sealing_sessions    what they are sealed under
-unsealing           opening of the seals, off the event loop
+unsealing           sealing sessions, and opening of the seals, off the event loop
 peer_seals          what aggregators seal to each other; the verify key of a proved round
 """

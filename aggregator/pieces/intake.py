@@ -30,8 +30,7 @@ from aggregator.errors import (
     RoundExpired,
     SealKeyGone,
 )
-from aggregator.pieces.sealing_sessions import Beginning
-from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, content_of
+from aggregator.pieces.unsealing import BatchItem, Beginning, LonePiece, batch_content, content_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow
@@ -44,7 +43,7 @@ from common.web.dependencies import part
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary
 
 ROUNDS_LOCK = "aggregator rounds"

@@ -41,6 +41,7 @@ from tacit.crypto import sealing
 from tacit.crypto.sealing import Direction, SealBroken, SealPublicKey, open_octets, seal_octets
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
+from tacit.protocol.proved_rounds import key_share, key_share_context, verify_key_of
 from tacit.protocol.round.agreement import DescriptorRefused
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor, RoundId
 from tacit.protocol.round.messages import RelayedKeyShares, SealedKeyShare
@@ -52,7 +53,6 @@ from tacit.protocol.sealing_sessions import (
     begin_session,
     open_session,
 )
-from tacit.protocol.verification import key_share, key_share_context, verify_key_of
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 KEPT: Final = timedelta(days=1)

@@ -24,7 +24,6 @@ from aggregator.context import Aggregator, Meters, RoundContext
 from aggregator.errors import TooManyPieces, UnknownRound, UnknownSender
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
 from aggregator.pieces.peer_seals import demand_key
-from aggregator.pieces.sealing_sessions import session_for
 from aggregator.pieces.unsealing import (
     BatchItem,
     LonePiece,
@@ -32,6 +31,7 @@ from aggregator.pieces.unsealing import (
     open_lone,
     open_sealed_batch,
     read_batch,
+    session_for,
 )
 from aggregator.roster.enrolment import SenderDirectory
 from aggregator.store import pieces as store
@@ -49,7 +49,7 @@ from common.web.openapi import api_router
 from common.web.problems import status_of
 from common.web.wire import answer, content_type, json_response
 from tacit.errors import DomainError, Invalid, UnsupportedForm
-from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, reported
+from tacit.protocol.round.messages import KEPT, Flow, FlowHour, hour_of, reported
 from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece
 from tacit.wire import Instant, WireModel
 

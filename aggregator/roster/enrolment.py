@@ -28,15 +28,14 @@ from aggregator.errors import (
     NotPaired,
     UnknownParty,
 )
-from aggregator.store import admission, roster, tables
+from aggregator.store import roster, tables
 from aggregator.store import roster as store
-from aggregator.store.admission import CoordinatorRow
-from aggregator.store.roster import Party
+from aggregator.store.roster import CoordinatorRow, Party
 from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.group_commit import GroupCommit, in_transaction
-from common.store.party_identities import forget_replaced
+from common.store.identities import forget_replaced
 from common.store.tokens import MAX_CHARACTERS, hash_token, insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants
@@ -99,14 +98,14 @@ async def pair(
     wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await store.coordinator(transaction)
         same = coordinator is not None and _names(coordinator) == _names(wanted)
         if coordinator is not None and not same and not replace:
             raise AlreadyPaired(extra={"fingerprint": fingerprint(coordinator.identity_key).hex()})
         if not same:
-            await admission.put_coordinator(transaction, wanted, now)
+            await store.put_coordinator(transaction, wanted, now)
         overlap = timedelta(seconds=overlap_s if same else 0)
-        await admission.end_scope(transaction, Scope.COORDINATOR, now, overlap)
+        await store.end_scope(transaction, Scope.COORDINATOR, now, overlap)
         token, record = mint(
             (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
         )
@@ -125,7 +124,7 @@ def _names(row: CoordinatorRow) -> tuple[str, bytes]:
 async def paired(aggregator: Aggregator) -> PairedCoordinator:
     """The coordinator that this aggregator is paired with. Raises NotPaired."""
     async with aggregator.database.reading() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await store.coordinator(transaction)
     if coordinator is None:
         raise NotPaired
     return paired_answer(coordinator)
@@ -143,9 +142,9 @@ async def unpair(aggregator: Aggregator) -> None:
     the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        if not await admission.remove_coordinator(transaction):
+        if not await store.remove_coordinator(transaction):
             raise NotPaired
-        await admission.end_scope(transaction, Scope.COORDINATOR, aggregator.clock.now())
+        await store.end_scope(transaction, Scope.COORDINATOR, aggregator.clock.now())
 
 
 async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAnswer:

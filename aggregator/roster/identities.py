@@ -25,16 +25,15 @@ from aggregator.roster.enrolment import (
     PairedCoordinator,
     paired_answer,
 )
-from aggregator.store import admission, roster, tables
-from aggregator.store.admission import CoordinatorRow
-from aggregator.store.roster import Party
+from aggregator.store import roster, tables
+from aggregator.store.roster import CoordinatorRow, Party
 from aggregator.web import Operator, Watcher
 from common.bodies import CBOR
 from common.identity import own_identity
 from common.identity.own_identity import ConfirmationRequest, IdentityAnswer
 from common.principals import Scope
 from common.runtime.logs import get_logger
-from common.store import party_identities, tokens
+from common.store import identities, tokens
 from common.store.database import exclusive
 from common.store.tokens import (
     Holder,
@@ -85,7 +84,7 @@ async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> No
         except DomainError as error:
             row, refused = replace(known, shown=shown), error
         if row != known:
-            await admission.set_followed(transaction, row)
+            await roster.set_followed(transaction, row)
         if _compromised(row.pin) > _compromised(known.pin):
             now = aggregator.clock.now()
             await expire_holder(transaction, tables.tokens, Scope.COORDINATOR, None, now)
@@ -101,7 +100,7 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
     """
     clock, holder = aggregator.clock, Holder(Scope.COORDINATOR)
     async with aggregator.database.reading() as transaction:
-        known = await admission.coordinator(transaction)
+        known = await roster.coordinator(transaction)
         if known is None:
             raise NotPaired
         statement = request.renewal.statement
@@ -119,7 +118,7 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
         if await _paired(transaction) != known:
             raise RenewalRefused("the pairing changed meanwhile")
         if row != known:
-            await admission.set_followed(transaction, row)
+            await roster.set_followed(transaction, row)
         await tokens.renew(transaction, tables.tokens, asked, holder, clock)
 
 
@@ -132,13 +131,13 @@ async def confirm_paired(aggregator: Aggregator, compared: bytes) -> PairedCoord
             raise KeyNotAnchored("the coordinator has shown no document")
         pin = known.pin.confirmed(known.deployment, known.shown, compared)
         row = _pinned(known, pin, known.shown)
-        await admission.set_followed(transaction, row)
+        await roster.set_followed(transaction, row)
     return paired_answer(row)
 
 
 async def _paired(transaction: Transaction) -> CoordinatorRow:
     await exclusive(transaction, _COORDINATOR)
-    known = await admission.coordinator(transaction)
+    known = await roster.coordinator(transaction)
     if known is None:
         raise NotPaired
     return known
@@ -192,14 +191,14 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
         row = await roster.active_party(transaction, party)
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         if row is None:
             raise UnknownParty
         if coordinator is None:
             raise NotPaired
         deployment, held = coordinator.deployment, row.identity_key
         try:
-            key = await party_identities.follow(
+            key = await identities.follow_replacements(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
             )
         except IdentityForked:
@@ -226,9 +225,7 @@ async def by_any_key(
     except SessionRefusedHere as refused:
         async with aggregator.database.reading() as transaction:
             current = await roster.active_party(transaction, sender.id)
-            replaced = await party_identities.replaced_keys(
-                transaction, tables.replaced_keys, sender.id
-            )
+            replaced = await identities.replaced_keys(transaction, tables.replaced_keys, sender.id)
         ends = {key.identity_key: key.until for key in replaced}
         for key in (*(() if current is None else (current.identity_key,)), *ends):
             try:
@@ -369,7 +366,7 @@ async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) 
 )
 async def get_coordinator_identity(request: Request, aggregator: AggregatorPart) -> Response:
     async with aggregator.database.reading() as transaction:
-        known = await admission.coordinator(transaction)
+        known = await roster.coordinator(transaction)
     if known is None or known.shown is None:
         raise NotPaired("no chain of a coordinator is known")
     return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())

@@ -18,9 +18,8 @@ from pydantic import Field
 from aggregator import examples
 from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
-from aggregator.store import admission
-from aggregator.store import admission as store
-from aggregator.store.admission import PeerRow
+from aggregator.store import roster as store
+from aggregator.store.roster import PeerRow
 from aggregator.web import Operator, Watcher
 from common.bodies import CBOR
 from common.identity.own_identity import ConfirmationRequest
@@ -152,7 +151,7 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
 
 
 async def _deployment(transaction: Transaction) -> str:
-    coordinator = await admission.coordinator(transaction)
+    coordinator = await store.coordinator(transaction)
     if coordinator is None:
         raise NotPaired
     return coordinator.deployment

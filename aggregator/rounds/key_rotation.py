@@ -23,7 +23,7 @@ from aggregator.pieces.peer_seals import KEPT
 from aggregator.roster.enrolment import DirectoryPart
 from aggregator.rounds import state_machine
 from aggregator.rounds import state_machine as key_ends
-from aggregator.store import admission, rounds
+from aggregator.store import roster, rounds
 from aggregator.store import seal_keys as store
 from aggregator.store.tables import identities as table
 from aggregator.store.tables import tokens
@@ -127,7 +127,7 @@ async def rotate_identity(
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
     replacement = request.replacement()
     async with aggregator.database.begin() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
         now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
@@ -145,7 +145,7 @@ async def end_identity(
     """Revoke the identity: its rounds abort, its keys are destroyed, and it opens no round any
     more. The same request again finishes what a crash left. Raises as `rotate`."""
     async with aggregator.database.begin() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
         successor, now = HybridIdentity(request.secret), aggregator.clock.now()

@@ -34,11 +34,11 @@ from aggregator.pieces.unsealing import check_words
 from aggregator.roster.peers import check_peers
 from aggregator.rounds.partial_sum import opened_contribution
 from aggregator.seal_keys import SealSecret
-from aggregator.store import admission
+from aggregator.store import roster
 from aggregator.store import rounds as round_store
 from aggregator.store import rounds as store
 from aggregator.store import seal_keys as key_store
-from aggregator.store.admission import CoordinatorRow
+from aggregator.store.roster import CoordinatorRow
 from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
@@ -46,17 +46,13 @@ from common.store.transactions import Transaction
 from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
+from tacit.protocol.proved_rounds import key_check_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
-from tacit.protocol.round.descriptor import (
-    DESCRIPTOR_LABEL,
-    AggregatorEntry,
-    RoundDescriptor,
-    RoundState,
-)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.messages import KeyCheck, RelayedKeyShares, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.sealing_sessions import piece_context
-from tacit.protocol.verification import key_check_of
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan
@@ -96,7 +92,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
 
     async def look(transaction: Transaction) -> tuple[CoordinatorRow | None, RoundRow | None]:
         row = await round_store.round_row(transaction, signed.statement.round)
-        return await admission.coordinator(transaction), row
+        return await roster.coordinator(transaction), row
 
     coordinator, row = await aggregator.looks.submit(look)
     if coordinator is None:

@@ -19,12 +19,12 @@ from aggregator import examples
 from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
 from aggregator.pieces.intake import Intake, IntakePart
-from aggregator.rounds import commitment, opening, state_machine
+from aggregator.rounds import opening, partial_sum, state_machine
 from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.verification import Verifying
-from aggregator.store import admission
+from aggregator.store import roster
 from aggregator.store import rounds as store
 from aggregator.web import Coordinator, Watcher
 from common.bodies import encode, parse_json
@@ -40,7 +40,6 @@ from tacit.answers.base import Answer
 from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError, UnsupportedForm
-from tacit.protocol.aggregator_messages import Step, StepAnswer, StepAnswers, StepName, Steps
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
     AbortRequest,
@@ -57,6 +56,11 @@ from tacit.protocol.round.messages import (
     RelayedKeyShares,
     Reveal,
     RevealRequest,
+    Step,
+    StepAnswer,
+    StepAnswers,
+    StepName,
+    Steps,
     Transcript,
     Verdict,
     VerdictRequest,
@@ -78,7 +82,7 @@ async def seal_transcript(
     """
     context = await aggregator.round(round_id)
     async with aggregator.database.reading() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
     own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (
@@ -173,12 +177,14 @@ class RoundSteps:
     async def commit(self, round_id: str, request: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
         return Done(
-            await commitment.commit(self.aggregator, self.intake, round_id, request, self.verifying)
+            await partial_sum.commit(
+                self.aggregator, self.intake, round_id, request, self.verifying
+            )
         )
 
     async def reveal(self, round_id: str, request: RevealRequest) -> Done:
         """The partial sum, once all commitments are known."""
-        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, request))
+        return Done(await partial_sum.reveal(self.aggregator, self.intake, round_id, request))
 
     async def take(self, step: Step) -> StepAnswer:
         """One of several steps; an error becomes its answer."""

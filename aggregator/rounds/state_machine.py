@@ -37,14 +37,9 @@ from common.web.grants import forget_grants
 from tacit import sets
 from tacit.answers.registry import RoundProgress
 from tacit.errors import Invalid
-from tacit.protocol.round.descriptor import (
-    ABORT_LABEL,
-    AbortRequest,
-    AbortStatement,
-    Frozen,
-    RoundState,
-)
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortRequest, AbortStatement, Frozen
 from tacit.protocol.round.messages import AcceptedSet, ProvedPart
+from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary, format_instant
 
 _logger = get_logger("tacit.aggregator.rounds")

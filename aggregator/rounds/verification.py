@@ -52,8 +52,17 @@ from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
+from tacit.protocol.proved_rounds import (
+    CandidateList,
+    Candidates,
+    VerificationRefused,
+    candidates_of,
+    check_verifications,
+    chunk_key,
+    seal_chunk,
+    verdict_of,
+)
 from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -64,16 +73,7 @@ from tacit.protocol.round.messages import (
     VerificationRequest,
 )
 from tacit.protocol.round.pieces import proof_context
-from tacit.protocol.verification import (
-    CandidateList,
-    Candidates,
-    VerificationRefused,
-    candidates_of,
-    check_verifications,
-    chunk_key,
-    seal_chunk,
-    verdict_of,
-)
+from tacit.protocol.round.state import RoundState
 from tacit.validity.field import Elements, Rows
 from tacit.wire import encode_binary
 

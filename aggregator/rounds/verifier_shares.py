@@ -28,14 +28,11 @@ from aggregator.store import roster, rounds
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
-from common.batches import batches
+from common.arrays import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, SealBroken, span_within
-from tacit.protocol.round.descriptor import RoundState
-from tacit.protocol.round.messages import SHORT_SHARES, ProvedPart
-from tacit.protocol.round.pieces import proof_context, rows_of, unpack
-from tacit.protocol.verification import (
+from tacit.protocol.proved_rounds import (
     Candidates,
     ChunkPlace,
     chunk_slices,
@@ -43,6 +40,9 @@ from tacit.protocol.verification import (
     share_lengths,
     stands_at,
 )
+from tacit.protocol.round.messages import SHORT_SHARES, ProvedPart
+from tacit.protocol.round.pieces import proof_context, rows_of, unpack
+from tacit.protocol.round.state import RoundState
 from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows

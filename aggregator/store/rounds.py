@@ -27,7 +27,7 @@ from aggregator.store.tables import (
 from common.store.erasure import to_erase
 from common.store.released_sets import ReleasedSets
 from common.store.transactions import Transaction
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 
 LIVE = (
     RoundState.OPEN.value,

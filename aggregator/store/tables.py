@@ -19,8 +19,7 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
-from common.store.identities import identity_table
-from common.store.party_identities import replaced_key_table
+from common.store.identities import identity_table, replaced_key_table
 from common.store.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)

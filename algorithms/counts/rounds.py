@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from algorithms.contract import FederatedRounds, Outcome, PrivacyScope, by_rounds
+from algorithms.contract import FederatedRounds, NotOverCurators, Outcome, PrivacyScope, by_rounds
 from algorithms.counts.contract import (
     AdaptiveCounting,
     CountTest,
@@ -24,7 +24,6 @@ from algorithms.counts.contract import (
     Question,
     State,
 )
-from algorithms.parameters import NotOverCurators
 from tacit.encoders.count_sums import MOST_CELLS, MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import Counter, ranges
 from tacit.encoders.sums import RecordSum, length

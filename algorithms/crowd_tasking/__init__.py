@@ -3,8 +3,8 @@
     parameters  what a publisher posts            task        all choices made, noise, budget, cost
     prediction  law of the noise, expected error  aggregates  averages, histograms, classifiers
     algorithm   the central form                  federated   users send their own noisy reports
-    report      what is true of its privacy       pictures    plots of results and evaluations
-    evaluation  errors, and attacks on reports
+    report      what is true of its privacy
+    evaluation  errors, attacks on reports, plots of results and evaluations
 
 Bounded reports and devices: `tacit.encoders.crowd_tasking`.
 """

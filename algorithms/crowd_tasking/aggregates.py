@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.crowd_tasking.prediction import NORMAL_95, cumulative
-from tacit.encoders.crowd_tasking.bounded import bucket_of
-from tacit.encoders.crowd_tasking.encoder import Component, Floats, Ints
+from tacit.encoders.crowd_tasking import Component, Floats, Ints
+from tacit.encoders.crowd_tasking_bounded import bucket_of
 from tacit.randomness import PublicRandom
 
 ITERATIONS: Final = 400

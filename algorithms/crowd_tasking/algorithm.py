@@ -14,7 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance, floating_source
+from algorithms.contract import (
+    Algorithm,
+    Context,
+    Outcome,
+    ResultFile,
+    Stance,
+    ValueUnknown,
+    floating_source,
+)
 from algorithms.crowd_tasking.aggregates import (
     Reports,
     averages,
@@ -24,15 +32,13 @@ from algorithms.crowd_tasking.aggregates import (
     shares,
     shares_by_round,
 )
-from algorithms.crowd_tasking.evaluation import evaluate
+from algorithms.crowd_tasking.evaluation import evaluate, evaluation_pictures, task_plots
 from algorithms.crowd_tasking.parameters import Parameters
-from algorithms.crowd_tasking.pictures import evaluation_pictures, task_plots
 from algorithms.crowd_tasking.prediction import accuracy_outlook, subset_shares
 from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import Texts, UserSeries
-from algorithms.parameters import ValueUnknown
-from tacit.encoders.crowd_tasking.encoder import (
+from tacit.encoders.crowd_tasking import (
     Bools,
     Component,
     Floats,

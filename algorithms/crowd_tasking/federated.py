@@ -15,8 +15,8 @@ from algorithms.crowd_tasking.algorithm import aggregate, histogram_of_subsets
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
-from tacit.encoders.crowd_tasking.encoder import Ints
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import Ints
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import PrivacyReport
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from tacit.encoders.crowd_tasking.encoder import MOST_STEPS
+from tacit.encoders.crowd_tasking import MOST_STEPS
 from tacit.wire import Exact, WireModel, require
 
 Aggregate = Literal["AVG", "HIST", "CLS"]

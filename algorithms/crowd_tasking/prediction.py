@@ -17,7 +17,7 @@ from scipy.fft import dct, idct
 
 from algorithms.simplex import on_simplex
 from tacit.accounting.expected_error import laplace_mean_absolute
-from tacit.encoders.crowd_tasking.bounded import Subset
+from tacit.encoders.crowd_tasking_bounded import Subset
 from tacit.randomness import PublicRandom
 
 Floats: TypeAlias = NDArray[np.float64]

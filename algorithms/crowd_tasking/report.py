@@ -10,7 +10,7 @@ from typing import Any, Final
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
-from tacit.encoders.crowd_tasking.bounded import UNIT
+from tacit.encoders.crowd_tasking_bounded import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
 from tacit.report.figures import amount, delta_amount, epsilon_amount

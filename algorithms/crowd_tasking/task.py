@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.contract import Stance
+from algorithms.contract import MethodNeedsSound, Stance
 from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part, ReportKind
 from algorithms.crowd_tasking.prediction import (
     NORMAL_95,
@@ -43,16 +43,15 @@ from algorithms.crowd_tasking.prediction import (
     shift_bound,
     subset_error,
 )
-from algorithms.parameters import MethodNeedsSound
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.crowd_tasking.bounded import (
+from tacit.encoders.crowd_tasking import Perturbation, ReadingGrid, truth_probability
+from tacit.encoders.crowd_tasking_bounded import (
     Subset,
     SubsetReports,
     Window,
     WindowReports,
     best_window,
 )
-from tacit.encoders.crowd_tasking.encoder import Perturbation, ReadingGrid, truth_probability
 from tacit.errors import Invalid
 from tacit.noise import SCALE_LIMIT
 from tacit.randomness import PublicRandom

@@ -7,7 +7,7 @@ accounted bits. The curator's half is in `tacit.encoders.dpbv_clustering`.
     paper       DPBV as printed, attack         distances   distances from flipped bits
     grid        noisy grids                     clustering_methods  kCluster, k-means, baselines
     outcome     results and pictures            federated   rounds and reports of curators
-    report      privacy of grids and points     bit_report  privacy of bits
+    report      privacy of grids, points and bits
     compiled    Hamming kernels by numba
 """
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, Stance
 from algorithms.datasets.tables import NumericTable
-from algorithms.dpbv_clustering.bit_report import exact_report, paper_report, unplanned_report
 from algorithms.dpbv_clustering.clustering_methods import adp, kmeans, rsp, scores
 from algorithms.dpbv_clustering.distances import Combination, point_distances
 from algorithms.dpbv_clustering.federated import REPORTS, ROUNDS
@@ -51,10 +50,24 @@ from algorithms.dpbv_clustering.parameters import (
     plan_bits,
     resolve_method,
 )
-from algorithms.dpbv_clustering.report import NAME, adaptive_report, sound_report
-from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Flip, Floats, Ints
-from tacit.encoders.dpbv_clustering.sums import Cells, noisy_points, unary_reports
-from tacit.encoders.kmeans.encoder import nearest
+from algorithms.dpbv_clustering.report import (
+    NAME,
+    adaptive_report,
+    exact_report,
+    paper_report,
+    sound_report,
+    unplanned_report,
+)
+from tacit.encoders.dpbv_clustering import (
+    BLOCK_COINS,
+    Cells,
+    Flip,
+    Floats,
+    Ints,
+    noisy_points,
+    unary_reports,
+)
+from tacit.encoders.kmeans import nearest
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import PublicRandom, SeededRandom
 from tacit.report.model import PrivacyReport

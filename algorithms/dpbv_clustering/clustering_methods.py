@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from algorithms.dpbv_clustering.distances import Beat, Decoder, Singles, quiet
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     WORD_BITS,
     Code,
     Flip,

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tacit.encoders.dpbv_clustering.encoder import Words
+from tacit.encoders.dpbv_clustering import Words
 
 Singles = NDArray[np.float32]
 

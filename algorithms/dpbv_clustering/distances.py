@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.dpbv_clustering.parameters import NoiseTooLarge
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     BLOCK_COINS,
     Code,
     Design,

@@ -22,7 +22,6 @@ from algorithms.contract import (
     PrivacyScope,
     Stance,
 )
-from algorithms.dpbv_clustering.bit_report import exact_cost, exact_report, paper_report
 from algorithms.dpbv_clustering.grid import (
     GridState,
     absorb,
@@ -59,7 +58,10 @@ from algorithms.dpbv_clustering.parameters import (
 from algorithms.dpbv_clustering.report import (
     ROWS_ARE_PUBLIC,
     adaptive_report,
+    exact_cost,
+    exact_report,
     grid_core_report,
+    paper_report,
     sound_report,
 )
 from algorithms.kmeans.algorithm import TRUNCATED
@@ -68,11 +70,17 @@ from algorithms.kmeans.sound_run import State as KmeansState
 from algorithms.kmeans.sound_run import absorb as absorb_of_kmeans
 from algorithms.kmeans.sound_run import first as first_of_kmeans
 from algorithms.kmeans.sound_run import next_query as next_of_kmeans
-from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Box, Ints, unpack
-from tacit.encoders.dpbv_clustering.reports import BitReports, CellReports, PointReports
-from tacit.encoders.dpbv_clustering.sums import MOST_CELLS, CellSum
-from tacit.encoders.kmeans.encoder import Grid, Zone
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.dpbv_clustering import (
+    BLOCK_COINS,
+    MOST_CELLS,
+    Box,
+    CellSum,
+    Ints,
+    unpack,
+)
+from tacit.encoders.dpbv_clustering_reports import BitReports, CellReports, PointReports
+from tacit.encoders.kmeans import Grid, Zone
+from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
 from tacit.protocol.federation import Report
 from tacit.report.figures import delta_amount, epsilon_amount
@@ -208,7 +216,7 @@ ROUNDS: Final = FederatedRounds(
 
 
 # Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
-# with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on
+# with the functions of the central form (`tacit.encoders.dpbv_clustering_reports`); from then on
 # both forms are the same. The coordinator's operator sees single reports: the privacy report's
 # figures hold against this operator. `grid-core` is for rounds, which add up before anyone sees a
 # count.

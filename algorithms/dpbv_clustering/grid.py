@@ -20,9 +20,8 @@ from algorithms.kmeans.algorithm import centres_file, pictures
 from algorithms.kmeans.plan import LOW_DIMENSION, Plan, PlanImpossible, make_plan
 from algorithms.kmeans.report import planned_split, start_name
 from algorithms.kmeans.sound_run import Rows, State, release, run_central
-from tacit.encoders.dpbv_clustering.encoder import Flip, Floats, Ints
-from tacit.encoders.dpbv_clustering.sums import Cells
-from tacit.encoders.kmeans.encoder import Grid
+from tacit.encoders.dpbv_clustering import Cells, Flip, Floats, Ints
+from tacit.encoders.kmeans import Grid
 from tacit.encoders.sums import SWAP
 from tacit.randomness import PublicRandom
 from tacit.report.model import PrivacyReport

@@ -22,8 +22,7 @@ from algorithms.dpbv_clustering.parameters import BitPlan, Parameters
 from algorithms.dpbv_clustering.report import NAME
 from algorithms.drawing import BLUE, RED, can_draw, compared_bars, picture
 from tacit.accounting.randomised_response import delta_of_responses
-from tacit.encoders.dpbv_clustering.encoder import Box, Floats, Ints
-from tacit.encoders.dpbv_clustering.sums import POINT_STEPS, Cells
+from tacit.encoders.dpbv_clustering import POINT_STEPS, Box, Cells, Floats, Ints
 from tacit.randomness import PublicRandom
 from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport

@@ -49,7 +49,7 @@ from algorithms.dpbv_clustering.parameters import (
     Parameters,
     TooManyRows,
 )
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     BLOCK_COINS,
     Code,
     Flip,

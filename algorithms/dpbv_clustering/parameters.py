@@ -9,10 +9,10 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from algorithms.contract import Stance
-from algorithms.parameters import MethodNeedsSound
+from algorithms.contract import MethodNeedsSound, Stance
 from tacit.accounting.randomised_response import MOST_RESPONSES, response_epsilon
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
+    MOST_CELLS,
     Box,
     Code,
     Design,
@@ -20,8 +20,8 @@ from tacit.encoders.dpbv_clustering.encoder import (
     Floats,
     make_codes,
     most_differing,
+    point_scale,
 )
-from tacit.encoders.dpbv_clustering.sums import MOST_CELLS, point_scale
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import DiscreteLaplace
 from tacit.records.text_files import number_problem

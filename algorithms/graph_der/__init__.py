@@ -6,12 +6,12 @@ densities differ most, by noisy choices; counts of the leaves are noisy; edges a
 inside each leaf.
 
     parameters   what a job is given, public choices, budget of the levels, errors
-    regions      regions, cells and counts of the matrix
+    regions      regions, cells and counts of the matrix; what method `blocks` measures
     exploration  the noisy tree: splitting points, counts that add up
     publication  the run: labels, leaves, edges inside leaves
-    blocks       what method `blocks` measures  block_graph  edges from it
-    report       what is true of its privacy    evaluation   comparison with the true graph
-    pictures     plots of the release           compiled     splitting points by numba
+    block_graph  edges from what `blocks` measured
+    report       what is true of its privacy    evaluation   comparison with the true graph, plots
+    compiled     splitting points by numba
     algorithm    a run, `blocks` over curators, and the catalogue's entry
 """
 

@@ -20,6 +20,7 @@ from algorithms.contract import (
     Algorithm,
     Context,
     FederatedRounds,
+    NotOverCurators,
     Outcome,
     PrivacyScope,
     ResultFile,
@@ -29,8 +30,7 @@ from algorithms.contract import (
 )
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.block_graph import BlockRelease, publish_blocks, synthetic
-from algorithms.graph_der.blocks import BlockPlan, Measured, sides_of
-from algorithms.graph_der.evaluation import evaluate
+from algorithms.graph_der.evaluation import evaluate, evaluation_pictures, pictures
 from algorithms.graph_der.parameters import (
     BadGroup,
     BadShares,
@@ -43,8 +43,8 @@ from algorithms.graph_der.parameters import (
     resolved,
     resolved_blocks,
 )
-from algorithms.graph_der.pictures import evaluation_pictures, pictures
 from algorithms.graph_der.publication import Release, order_of, publish
+from algorithms.graph_der.regions import BlockPlan, Measured, sides_of
 from algorithms.graph_der.report import (
     NAME,
     Seen,
@@ -53,7 +53,6 @@ from algorithms.graph_der.report import (
     budget_table,
     graph_der_report,
 )
-from algorithms.parameters import NotOverCurators
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import MOST_RECORDS, RecordSum
 from tacit.query.terms import MAX_DIMENSION

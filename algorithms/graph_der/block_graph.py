@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.blocks import BlockPlan, Measured, measure
 from algorithms.graph_der.exploration import rounded
 from algorithms.graph_der.parameters import Labelling
 from algorithms.graph_der.publication import labelled, order_of
-from algorithms.graph_der.regions import Ints, Labels
+from algorithms.graph_der.regions import BlockPlan, Ints, Labels, Measured, measure
 from algorithms.simplex import on_simplex, on_simplices
 from tacit.randomness import NoiseSource
 

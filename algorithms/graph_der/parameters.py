@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
-from algorithms.contract import Stance
+from algorithms.contract import MethodNeedsSound, Stance, asked_metrics, schema_range
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.blocks import BlockPlan
-from algorithms.graph_der.regions import Grid, Ints
-from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
+from algorithms.graph_der.regions import BlockPlan, Grid, Ints
 from tacit.encoders.graph_der_blocks import MOST_VERTICES
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT

@@ -16,7 +16,6 @@ import numpy as np
 from algorithms.contract import Stance
 from algorithms.datasets.edge_list import MAX_EDGES
 from algorithms.graph_der.block_graph import laplace_variance
-from algorithms.graph_der.blocks import BlockPlan, Measured
 from algorithms.graph_der.exploration import Tree
 from algorithms.graph_der.parameters import (
     LIMIT_LINES,
@@ -27,6 +26,7 @@ from algorithms.graph_der.parameters import (
     plan_of,
 )
 from algorithms.graph_der.publication import CUT_MASS
+from algorithms.graph_der.regions import BlockPlan, Measured
 from tacit.errors import Invalid
 from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.report.builder import (

@@ -6,8 +6,8 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
     parameters        what a job is given, public choices, forecast of the noise, errors
     linear_algebra    rows of the adjacency matrix; leading singular vectors
     publication       A P + Q, block by block; noisy subspace iteration
-    flipping          every pair flipped, and the spectrum of such a graph
-    estimator_choice  which estimator runs      report      what is true of its privacy
+    flipping          every pair flipped, the spectrum of such a graph; which estimator runs
+    report            what is true of its privacy
     outcome           clusters and scores of a release; result, files, pictures
     evaluation        comparison with the truth
     algorithm         the catalogue's entry     federated   over curators, row by row

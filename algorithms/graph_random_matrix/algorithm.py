@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.estimator_choice import (
+from algorithms.graph_random_matrix.evaluation import evaluate
+from algorithms.graph_random_matrix.federated import REPORTS
+from algorithms.graph_random_matrix.flipping import (
+    Flip,
     check_size,
     chosen_estimator,
     flip_of,
+    flipped,
+    flipped_spectrum,
+    packed,
     resolved,
 )
-from algorithms.graph_random_matrix.evaluation import evaluate
-from algorithms.graph_random_matrix.federated import REPORTS
-from algorithms.graph_random_matrix.flipping import Flip, flipped, flipped_spectrum, packed
 from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
     MATRIX,
@@ -54,7 +57,7 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
-from algorithms.path_publishing.sound_modes import WORD
+from algorithms.path_publishing.levelled_graph import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 

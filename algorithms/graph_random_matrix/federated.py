@@ -11,7 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
+from algorithms.contract import (
+    Collected,
+    Context,
+    FederatedReports,
+    MethodNeedsSound,
+    Outcome,
+    Stance,
+)
 from algorithms.graph_random_matrix.linear_algebra import gram_of, one_thread
 from algorithms.graph_random_matrix.outcome import (
     found_in_matrix,
@@ -22,7 +29,6 @@ from algorithms.graph_random_matrix.outcome import (
 from algorithms.graph_random_matrix.parameters import Parameters, settings_of
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report
-from algorithms.parameters import MethodNeedsSound
 from tacit.encoders.graph_random_matrix import RowReports
 from tacit.errors import Invalid
 from tacit.report.figures import delta_amount, epsilon_amount

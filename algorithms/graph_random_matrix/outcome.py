@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
 from algorithms.drawing import BLUE, GREY, can_draw, picture
-from algorithms.graph_random_matrix.estimator_choice import chosen_estimator
-from algorithms.graph_random_matrix.flipping import FlippedSpectrum
+from algorithms.graph_random_matrix.flipping import FlippedSpectrum, chosen_estimator
 from algorithms.graph_random_matrix.linear_algebra import (
     ROWS,
     Beat,
@@ -33,7 +32,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
 from algorithms.graph_random_matrix.parameters import Mode, Parameters, Settings, noise_edge
 from algorithms.graph_random_matrix.publication import Iteration, Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report
-from algorithms.kmeans.weighted import spread_start
+from algorithms.kmeans.starts import spread_start
 from tacit.encoders.graph_random_matrix import philox
 from tacit.records.text_files import line_of, written
 

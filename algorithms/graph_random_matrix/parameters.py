@@ -14,8 +14,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from algorithms.contract import Stance
-from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
+from algorithms.contract import MethodNeedsSound, Stance, asked_metrics, schema_range
 from tacit.encoders.graph_random_matrix import MOST_VERTICES, Kind, Projection
 from tacit.errors import Invalid, TooLarge
 from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, gaussian_sampler_delta

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.graph_random_matrix.estimator_choice import (
+from algorithms.graph_random_matrix.flipping import (
     Choice,
+    Flip,
     chosen_estimator,
     flip_of,
     resolved,
 )
-from algorithms.graph_random_matrix.flipping import Flip
 from algorithms.graph_random_matrix.parameters import (
     EDGE,
     Mode,
@@ -29,7 +29,7 @@ from algorithms.graph_random_matrix.parameters import (
     squared_cosine_of_flips,
 )
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.path_publishing.sound_modes import WORD
+from algorithms.path_publishing.levelled_graph import WORD
 from tacit.noise.gaussian_privacy import (
     distinguishing_advantage,
     gaussian_epsilon,
@@ -204,7 +204,7 @@ PUBLICATION: Final = (
 def flip_report(params: Parameters, choice: Choice, facts: Facts | None) -> PrivacyReport:
     """Of a run, planned or done. Raises BadEpsilon."""
     law = flip_of(params)
-    builder = ReportBuilder(NAME, "algorithms.path_publishing.sound_modes", "sound", "edge")
+    builder = ReportBuilder(NAME, "algorithms.path_publishing.levelled_graph", "sound", "edge")
     epsilon = Fraction(1) if params.epsilon is None else params.epsilon
     edge = "knows every other edge; one undirected edge more or less"
     held = () if facts is None else finding_caveats(params.mode, params.k, facts)

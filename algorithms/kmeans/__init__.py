@@ -5,10 +5,10 @@ planned before any data is read, and computes everything else from them; the sou
 (`paper`) protects nobody and is kept to repeat its figures.
 
     parameters  what a job is given             plan        queries and budgets, from public inputs
-    starts      synopsis, packing, projection   weighted    weighted k-means of points
+    starts      synopsis, packing, projection, weighted k-means of points
     sound_run   the steps                       paper       the source's algorithm, zones
-    report      what is true of its privacy     evaluation  comparison with the true data
-    algorithm   a run over stored rows or curators, pictures, and the catalogue's entry
+    report      what is true of its privacy
+    algorithm   a run over stored rows or curators, pictures, evaluation, the catalogue's entry
 """
 
 from algorithms.kmeans.algorithm import ALGORITHM, preview, publish, run

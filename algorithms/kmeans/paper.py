@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans import Floats, Ints, nearest
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

@@ -11,10 +11,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from algorithms.contract import Stance
+from algorithms.contract import MethodNeedsSound, Stance
 from algorithms.kmeans.plan import Mode, Plan, PlanImpossible, StartMethod, make_plan
-from algorithms.parameters import MethodNeedsSound
-from tacit.encoders.kmeans.encoder import Grid
+from tacit.encoders.kmeans import Grid
 from tacit.errors import Invalid
 from tacit.records.text_files import number_problem
 from tacit.wire import Exact, WireModel, require

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tacit.encoders.kmeans.encoder import GRID, LEVELS, PROJECTED, Floats, Ints
-from tacit.encoders.kmeans.sums import MOST_COARSE, MOST_PARTS, FineCells
+from tacit.encoders.kmeans import GRID, LEVELS, PROJECTED, Floats, Ints
+from tacit.encoders.kmeans_sums import MOST_COARSE, MOST_PARTS, FineCells
 from tacit.noise import SCALE_LIMIT
 
 COARSE_SHARE: Final = Fraction(2, 5)

@@ -17,8 +17,8 @@ from algorithms.kmeans.parameters import Parameters
 from algorithms.kmeans.plan import CLEAR, LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
 from algorithms.kmeans.sound_run import Release, State
 from algorithms.kmeans.starts import THRESHOLD
-from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock
-from tacit.encoders.kmeans.sums import FineCells, Query
+from tacit.encoders.kmeans import PROJECTED, Floats, Grid, NoiseBlock
+from tacit.encoders.kmeans_sums import FineCells, Query
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     ADD_SAMPLER_DELTA,

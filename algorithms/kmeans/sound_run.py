@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from algorithms.contract import Block, Context
 from algorithms.kmeans.plan import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
 from algorithms.kmeans.starts import (
+    ALONE,
     LEAST_RADIUS,
     Start,
+    Work,
     boxed,
     lifted,
     on_grid,
@@ -30,8 +32,7 @@ from algorithms.kmeans.starts import (
     synopsis,
     two_level_synopsis,
 )
-from algorithms.kmeans.weighted import ALONE, Work
-from tacit.encoders.kmeans.encoder import (
+from tacit.encoders.kmeans import (
     Floats,
     Grid,
     Histogram,
@@ -42,7 +43,7 @@ from tacit.encoders.kmeans.encoder import (
     Zone,
     spent,
 )
-from tacit.encoders.kmeans.sums import FineCells, Query
+from tacit.encoders.kmeans_sums import FineCells, Query
 from tacit.noise import laplace
 from tacit.randomness import NoiseSource
 
@@ -405,11 +406,6 @@ def exact_sums(
 def raw_sums(grid: Grid, query: Query, values: Floats) -> Ints:
     """One block of raw rows: on the grid, then summed. Runs wherever the block is."""
     return query.sums(grid.quantise(values))
-
-
-def grid_sums(query: Query, block: GridBlock) -> Ints:
-    """One block that is on the grid."""
-    return query.sums(block)
 
 
 def noise(query: Query, records: int, source: NoiseSource) -> Ints:

@@ -5,7 +5,7 @@ protects nothing; what the sound modes protect is written in their reports. Reco
 a job: it runs on the user's side (`tacit.paths`).
 
     parameters      what a job is given, errors   algorithm    run, preview, check, pictures
-    levelled_graph  the source's graph on levels  sound_modes  complement, noisy labels
+    levelled_graph  the source's graph on levels; the sound modes: complement, noisy labels
     report          what is true of its privacy   evaluation   attacks, only for the owner
 """
 

@@ -20,7 +20,15 @@ from algorithms.path_publishing.evaluation import (
     graph_path_evaluation,
     randomized_evaluation,
 )
-from algorithms.path_publishing.levelled_graph import drawn_copies, drawn_relations, graph_path
+from algorithms.path_publishing.levelled_graph import (
+    drawn_copies,
+    drawn_direction,
+    drawn_relations,
+    graph_path,
+    labelled,
+    layout_of,
+    off_path,
+)
 from algorithms.path_publishing.parameters import (
     CyclicPathNotSupported,
     Mode,
@@ -30,7 +38,6 @@ from algorithms.path_publishing.parameters import (
     check_parameters,
 )
 from algorithms.path_publishing.report import NAME, path_report
-from algorithms.path_publishing.sound_modes import drawn_direction, labelled, layout_of, off_path
 from tacit.paths.network import NetworkPath
 from tacit.paths.published import (
     ComplementEdges,

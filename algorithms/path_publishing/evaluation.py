@@ -20,10 +20,12 @@ from algorithms.path_publishing.levelled_graph import (
     Arrangement,
     Relations,
     VertexCopy,
+    drawn_labels,
     graph_path,
     insertion_order,
+    sorted_ids,
+    statuses,
 )
-from algorithms.path_publishing.sound_modes import drawn_labels, sorted_ids, statuses
 from tacit.paths.network import Ints, NetworkPath, VertexId, pair_codes
 from tacit.paths.published import ComplementEdges, LevelledGraph, Published, RandomizedLabels
 from tacit.paths.recovery import Recovered, best_paths, map_weights, merged_pairs, recover

@@ -11,9 +11,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.path_publishing.levelled_graph import fake_probability
+from algorithms.path_publishing.levelled_graph import epsilon_of, fake_probability, wrong_threshold
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
-from algorithms.path_publishing.sound_modes import epsilon_of, wrong_threshold
 from tacit.report.builder import (
     NOTHING_HOLDS,
     OUTSIDE_BUDGET,

@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, Plot, Stance
+from algorithms.contract import Algorithm, Context, Outcome, Plot, Stance, ValueUnknown
 from algorithms.datasets.tables import Table, Texts
 from algorithms.drawing import BLUE, picture
-from algorithms.parameters import ValueUnknown
-from algorithms.privacy_check import groups as measures
-from algorithms.privacy_check.groups import Counts, Floats, Groups, Ints, closeness, counted
-from algorithms.privacy_check.groups import grouped as group_rows
+from algorithms.privacy_check import parameters as measures
 from algorithms.privacy_check.parameters import (
     AlphaKAnonymity,
+    Counts,
     DistinctDiversity,
     EmptyTable,
     EntropyDiversity,
     EqualDistance,
+    Floats,
+    Groups,
+    Ints,
     KAnonymity,
     Model,
     Parameters,
@@ -35,7 +36,10 @@ from algorithms.privacy_check.parameters import (
     Template,
     UnknownColumn,
     ValueMissing,
+    closeness,
+    counted,
 )
+from algorithms.privacy_check.parameters import grouped as group_rows
 from tacit.report.builder import NO_FIGURE, ReportBuilder
 from tacit.report.model import Charge, PrivacyReport
 from tacit.wire import format_exact

@@ -12,14 +12,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from algorithms.contract import Stance
-from algorithms.parameters import (
+from algorithms.contract import (
     ABOUT,
     BadEpsilon,
     BadUniverse,
     ItemUniverse,
     MaxCells,
     MethodNeedsSound,
+    Stance,
     asked_metrics,
     check_universe,
     item_names,

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, universe_size
 from algorithms.counts.released_files import ErrorOfCounts
-from algorithms.parameters import universe_size
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     check_parameters,

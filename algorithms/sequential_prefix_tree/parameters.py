@@ -13,21 +13,21 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from algorithms.contract import Stance
-from algorithms.counts.contract import CountTest, FloatingTest, IntegerTest
-from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.parameters import (
+from algorithms.contract import (
     ABOUT,
     BadEpsilon,
     BadUniverse,
     ItemUniverse,
     MaxCells,
+    Stance,
     asked_metrics,
     check_universe,
     item_names,
     schema_range,
     universe_size,
 )
+from algorithms.counts.contract import CountTest, FloatingTest, IntegerTest
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT

@@ -9,8 +9,7 @@ decide which partitions live, and what ends as an itemset is released with its n
     counts       DiffPart: partitions, questions, the run on one keeper's records
     remainder    what DiffPart omits, put back; error of the released file
     report       what is true of its privacy
-    evaluation   comparison with the true data
-    algorithm    a run, its pictures             federated   the same over curators
+    algorithm    a run, its pictures, evaluation  federated  the same over curators
 """
 
 from dataclasses import replace

@@ -17,10 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Outcome, SequentialContext
+from algorithms.contract import NotOverCurators, Outcome, SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Ints, Question
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
-from algorithms.parameters import NotOverCurators
 from algorithms.set_valued.algorithm import (
     histogram_outcome,
     preview,

@@ -11,15 +11,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from algorithms.contract import Stance
-from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.parameters import (
+from algorithms.contract import (
     BadEpsilon,
     BadUniverse,
     MethodNeedsSound,
+    Stance,
     asked_metrics,
     schema_range,
 )
+from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.set_valued.remainder import DIFFPART_SHARE, ITEMS_SHARE, LENGTHS_SHARE
 from algorithms.set_valued.settings import (
     BadEta,

@@ -2,11 +2,9 @@
 
 A syntactic property of one published table, and no differential privacy.
 
-    parameters   what a job is given, what is refused
-    table        paths as sorted pair ids
+    parameters   what a job is given, what is refused; paths as sorted pair ids
     mining       maximal frequent and minimal violating sequences
-    incidence    which sequence is in which records
-    suppression  gain, loss and validity; the greedy anonymiser
+    suppression  which sequence is in which records; gain, loss and validity; the greedy anonymiser
     compiled     the kernel of suppression by numba
     paper        the source's algorithms as printed
     checker      the independent check of what is published

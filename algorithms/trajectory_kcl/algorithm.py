@@ -17,13 +17,20 @@ from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, S
 from algorithms.datasets.trajectories import ABSENT, Attribute, Ints, Trajectories
 from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.checker import Verdict, check
-from algorithms.trajectory_kcl.incidence import alive, build
 from algorithms.trajectory_kcl.mining import Frequent, check_size, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Metrics, Model, Parameters, Utility
+from algorithms.trajectory_kcl.parameters import (
+    Method,
+    Metrics,
+    Model,
+    PairTable,
+    Parameters,
+    Utility,
+    check_values,
+    code,
+)
 from algorithms.trajectory_kcl.report import NAME, privacy_report, verification
-from algorithms.trajectory_kcl.suppression import Greedy, Operation
-from algorithms.trajectory_kcl.table import PairTable, check_values, code
+from algorithms.trajectory_kcl.suppression import Greedy, Operation, alive, build
 from tacit.randomness import NoiseSource
 from tacit.report.model import PrivacyReport
 

@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.datasets.trajectories import Codes, Ints
-from algorithms.trajectory_kcl.parameters import Model, TooManySequences
-from algorithms.trajectory_kcl.table import Flags, PairTable
+from algorithms.trajectory_kcl.parameters import Flags, Model, PairTable, TooManySequences
 
 EXAMPLES: Final = 100
 MOST_SUBSETS: Final = 2 * 10**9

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from algorithms.datasets.trajectories import Codes
-from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, Changes, Scores, State
+from algorithms.trajectory_kcl.suppression import FREQUENT, MINIMAL, Changes, Scores, State
 
 _jit = numba.njit(cache=False)
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.trajectories import Codes, Ints
-from algorithms.trajectory_kcl.parameters import Model, TooManySequences
-from algorithms.trajectory_kcl.table import Flags, PairTable
+from algorithms.trajectory_kcl.parameters import Flags, Model, PairTable, TooManySequences
 
 Tail: TypeAlias = list[tuple[int, int]]
 """Pairs that may extend a head, each with the records (bits) that have head and pair."""

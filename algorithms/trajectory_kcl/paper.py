@@ -17,9 +17,15 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from algorithms.trajectory_kcl.mining import Frequent
-from algorithms.trajectory_kcl.parameters import Method, Model, TooManySequences, Utility
+from algorithms.trajectory_kcl.parameters import (
+    Flags,
+    Method,
+    Model,
+    PairTable,
+    TooManySequences,
+    Utility,
+)
 from algorithms.trajectory_kcl.suppression import Operation
-from algorithms.trajectory_kcl.table import Flags, PairTable
 
 MOST_CANDIDATES: Final = 5 * 10**6
 """Sequences of one length that Algorithm 5.1 compares; about 200 bytes each."""

@@ -1,19 +1,28 @@
 """The parameters of `trajectory-kcl` and their ranges, and what is refused.
 
 Spec: trajectory-kcl, section 2 (names in small letters, as on the wire).
+
+A trajectory table as sorted pair ids: the form on which everything else works.
+
+Spec: trajectory-kcl, sections 2 and 3.1. A pair is (location, time). Times are part of the pair and
+increase strictly in a record, so "subsequence" is "subset": with ids in the order of (time,
+location), a path is an ascending array of ids.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from algorithms.datasets.trajectories import Ints
-from algorithms.parameters import asked_metrics
+from algorithms.contract import ValueUnknown, asked_metrics
+from algorithms.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
 from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel, require
 
@@ -211,3 +220,167 @@ class Parameters(WireModel):
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, lambda: self._EVERYTHING)
+
+
+Flags = NDArray[np.bool_]
+
+_LARGEST_CELL: Final = 2.0**53
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """n paths over d pairs: record i has the ids items[offsets[i]:offsets[i + 1]], ascending.
+
+    locations, times: of the d pairs. classes (n,): which combination of the s sensitive values a
+    record has; class_marks (classes, s) says which values that is.
+    """
+
+    offsets: Ints
+    items: Codes
+    locations: tuple[str, ...]
+    times: tuple[float, ...]
+    classes: Codes
+    class_marks: Flags
+
+    @property
+    def records(self) -> int:
+        """How many records; private."""
+        return int(self.offsets.size - 1)
+
+    @property
+    def pairs(self) -> int:
+        """d, the number of different pairs."""
+        return len(self.locations)
+
+    @property
+    def lengths(self) -> Ints:
+        """Pairs in each record (n,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def rows(self) -> Codes:
+        """The record of each instance."""
+        return np.repeat(np.arange(self.records, dtype=np.int32), self.lengths)
+
+    @cached_property
+    def marks(self) -> Flags:
+        """Which sensitive values each record has, (n, s)."""
+        result: Flags = self.class_marks[self.classes]
+        return result
+
+    def path(self, record: int) -> tuple[int, ...]:
+        """The ids of one record."""
+        return tuple(self.items[self.offsets[record] : self.offsets[record + 1]].tolist())
+
+    @cached_property
+    def _instances(self) -> Ints:
+        """(record, pair) of each instance as one number; ascending."""
+        return self.rows.astype(np.int64) * self.pairs + self.items
+
+    def places(self, rows: Codes, item: int) -> Ints:
+        """The place of a pair in these records, all of which have it; counted from 0."""
+        wanted = rows.astype(np.int64) * self.pairs + item
+        result: Ints = np.searchsorted(self._instances, wanted) - self.offsets[rows]
+        return result
+
+    def kept(self, alive: Flags) -> PairTable:
+        """The same records without the instances that are not alive."""
+        left = np.bincount(self.rows[alive], minlength=self.records)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+        return replace(self, offsets=offsets, items=self.items[alive])
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A table, how many points fell into a slot that was taken, and values that never occur."""
+
+    table: PairTable
+    merged: int
+
+
+def code(
+    data: Trajectories, sensitive_values: Sequence[tuple[str, str]], grid: Grid | None = None
+) -> Coded:
+    """The pair ids of a dataset.
+
+    Raises MissingSensitive where a named attribute is absent, BadGrid where positions have no grid
+    (or names have cells).
+    """
+    marks = _marks(data, sensitive_values)
+    class_marks, classes = _classes(marks)
+    offsets, times, names, places = _points(data, grid)
+    merged = int(data.times.size - times.size)
+    rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
+    slots, slot = np.unique(times, return_inverse=True)
+    by_rank = [names[each] for each in np.argsort(rank)] if names else []
+    keys, items = np.unique(slot * max(len(names), 1) + rank[places], return_inverse=True)
+    table = PairTable(
+        offsets,
+        items.astype(np.int32),
+        tuple(by_rank[key] for key in (keys % max(len(names), 1)).tolist()),
+        tuple(slots[keys // max(len(names), 1)].tolist()),
+        classes,
+        class_marks,
+    )
+    return Coded(table, merged)
+
+
+def _marks(data: Trajectories, sensitive_values: Sequence[tuple[str, str]]) -> Flags:
+    attributes = {each.name: each for each in data.attributes}
+    marks = np.zeros((data.records, len(sensitive_values)), bool)
+    for place, (name, value) in enumerate(sensitive_values):
+        if not data.records:
+            break
+        attribute = attributes.get(name)
+        pointer = f"/params/sensitive_values/{place}"
+        if attribute is None or (attribute.codes == ABSENT).any():
+            raise MissingSensitive("every record needs the attribute", pointer=pointer)
+        if value in attribute.values:
+            marks[:, place] = attribute.codes == attribute.values.index(value)
+    return marks
+
+
+def check_values(table: PairTable) -> None:
+    """Raises ValueUnknown where no record has a sensitive value: nothing would protect what was
+    meant."""
+    unseen = np.flatnonzero(~table.class_marks.any(axis=0))
+    if table.records and unseen.size:
+        reason = "no record has this value; values are compared as they are written"
+        raise ValueUnknown(reason, pointer=f"/params/sensitive_values/{unseen[0]}")
+
+
+def _classes(marks: Flags) -> tuple[Flags, Codes]:
+    """The different rows of marks (n, s), and which of them each record has."""
+    if not marks.size:
+        return np.zeros((1, marks.shape[1]), bool), np.zeros(len(marks), np.int32)
+    packed = np.packbits(marks, axis=1)
+    _, first, classes = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return marks[first], classes.reshape(-1).astype(np.int32)
+
+
+def _points(data: Trajectories, grid: Grid | None) -> tuple[Ints, Floats, tuple[str, ...], Ints]:
+    """Offsets, times, names of locations, and the name of each point, after gridding."""
+    if (data.coordinates is not None) != (grid is not None and grid.cell is not None):
+        reason = "positions need a grid with cells, names of locations none"
+        if data.times.size:
+            raise BadGrid(reason, pointer="/params/grid")
+    if grid is None:
+        return data.offsets, data.times, data.locations, data.places.astype(np.int64)
+    with np.errstate(over="ignore"):
+        slots = np.floor(data.times / grid.slot)
+    if not (np.abs(slots) <= _LARGEST_CELL).all():
+        raise BadGrid("slots are too short for these times", pointer="/params/grid/slot")
+    rows = np.repeat(np.arange(data.records), np.diff(data.offsets))
+    first = np.ones(slots.size, bool)
+    first[1:] = (rows[1:] != rows[:-1]) | (slots[1:] != slots[:-1])
+    left = np.bincount(rows[first], minlength=data.records)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+    if data.coordinates is None or grid.cell is None:
+        return offsets, slots[first], data.locations, data.places[first].astype(np.int64)
+    with np.errstate(over="ignore"):
+        cells = np.floor(data.coordinates[first] / grid.cell)
+    if not (np.abs(cells) <= _LARGEST_CELL).all():
+        raise BadGrid("cells are too small for these points", pointer="/params/grid/cell")
+    corners, places = np.unique(cells.astype(np.int64), axis=0, return_inverse=True)
+    names = tuple(f"{x}:{y}" for x, y in corners.tolist())
+    return offsets, slots[first], names, places.reshape(-1)

@@ -27,8 +27,8 @@ from algorithms.sequential_prefix_tree import counts as trees
 from algorithms.sequential_prefix_tree.counts import Tree, grow
 from algorithms.sequential_prefix_tree.counts import released as released_tree
 from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.set_valued import evaluation as set_evaluation
 from algorithms.set_valued import federated as sets
+from algorithms.set_valued.algorithm import evaluate as evaluate_sets
 from algorithms.set_valued.counts import publish, released_rows
 from algorithms.set_valued.parameters import Metrics, settings_of
 from algorithms.set_valued.records import deduplicated, itemsets, record_masks
@@ -186,7 +186,7 @@ class Baskets:
 
     def _of_rows(self, rows: tuple[Row, ...], seed: int) -> Quality:
         wanted = Metrics(queries=SET_QUERIES, query_seed=seed, top=(100,))
-        found = set_evaluation.evaluate(self._raw, rows, len(self.data.items), wanted, lambda: None)
+        found = evaluate_sets(self._raw, rows, len(self.data.items), wanted, lambda: None)
         errors = np.array(found["relative_error"], np.float64)[[0, 2, 4]]
         return {
             "errors": tuple(errors.tolist()),

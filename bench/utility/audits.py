@@ -17,16 +17,16 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.blocks import BlockPlan, measure
 from algorithms.graph_der.parameters import BLOCK_SHARES
+from algorithms.graph_der.regions import BlockPlan, measure
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
 from algorithms.kmeans.plan import TwoLevel
 from algorithms.kmeans.sound_run import noise
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
 from bench.audit import Counted
-from tacit.encoders.crowd_tasking.bounded import Subset, best_window
-from tacit.encoders.kmeans.encoder import Floats, Histogram
+from tacit.encoders.crowd_tasking_bounded import Subset, best_window
+from tacit.encoders.kmeans import Floats, Histogram
 from tacit.randomness import SeededRandom
 
 RUNS: Final = 100_000

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from algorithms.kmeans.paper import drawn_start
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.sound_run import Rows, release, run_central
@@ -24,7 +24,7 @@ from bench.utility.peers import (
 from reproduction.kmeans_baselines import eugkm, su
 from reproduction.kmeans_data import datasets
 from simulation.populations import shared_data
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.randomness import SeededRandom
 
 

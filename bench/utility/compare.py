@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans import Floats
 
 Figures = dict[str, float]
 """By measure; a name that begins with + is better when larger."""

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
 from algorithms.graph_der.block_graph import cell_of, drawn_pairs, vertex_weights
-from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, Measured
 from algorithms.graph_der.evaluation import Ends
-from algorithms.graph_der.regions import Ints, Labels
-from algorithms.kmeans.weighted import weighted_kmeans
+from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, Ints, Labels, Measured
+from algorithms.kmeans.starts import weighted_kmeans
 from algorithms.simplex import on_simplex
 
 Floats = NDArray[np.float64]

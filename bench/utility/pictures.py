@@ -16,7 +16,7 @@ from algorithms.dpbv_clustering.algorithm import run as run_grid
 from algorithms.dpbv_clustering.parameters import Parameters as GridParameters
 from algorithms.drawing import COLOURS, picture
 from algorithms.graph_der import Parameters as GraphParameters
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from bench.utility.clusters import centres, unbalanced
 from bench.utility.graphs import blocks, cut_errors, der, graphs
 from bench.utility.reports import bounded_reports, laplace_reports
@@ -25,7 +25,7 @@ from bench.utility.sets import released_sets
 from bench.utility.spectra import spectral
 from reproduction.stand_in_data import stm_like_diffuse
 from simulation.stand_in_data import blocks as communities
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans import Floats
 
 EPSILONS: Final = ("0.5", "1", "2", "4", "8")
 PICTURED: Final = 5

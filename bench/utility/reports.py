@@ -17,8 +17,8 @@ from bench.utility.peers import (
     piecewise,
     randomised_response,
 )
-from tacit.encoders.crowd_tasking.bounded import Subset, best_window, bucket_of
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.crowd_tasking_bounded import Subset, best_window, bucket_of
+from tacit.encoders.kmeans import Floats
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

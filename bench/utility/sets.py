@@ -11,7 +11,7 @@ import numpy as np
 from algorithms.contract import SequentialContext
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
-from algorithms.set_valued.evaluation import mining_utility, relative_errors
+from algorithms.set_valued.algorithm import mining_utility, relative_errors
 from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
 from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from cli.budget import print_budget
 from cli.context import DEFAULT_HOME, Target, TextTable, console, errors, plain_errors, say
-from cli.curator_data import MeterFile
 from cli.formatting import amount, guarantee
+from cli.meter_file import MeterFile
 from cli.services.deployment import Deployment, Running, join_token, pair, why_not_ready
 from cli.services.up import alone_in, plan, service_settings
 from simulation.populations import household_load
@@ -40,7 +40,8 @@ from tacit.answers import base as api
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
 from tacit.report import text as briefs
-from tacit.report.model import VerifiedStatement, of_a_hundred
+from tacit.report.figures import of_a_hundred
+from tacit.report.model import VerifiedStatement
 from tacit.wire import format_instant
 
 START = datetime(2025, 10, 27, tzinfo=UTC)

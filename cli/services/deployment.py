@@ -16,14 +16,16 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import httpx
 
-from common.runtime.tls import environment_trust
+from cli.services.child import LOG
 from tacit import Client, Error, Problem
 from tacit.client.exchange import Retry
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
@@ -32,6 +34,7 @@ from tacit.wire import encode_binary
 FILE = "deployment.json"
 READY_S = 60.0
 LOOK_S = 0.1
+ENDED_S = 0.01
 LOOK_TIMEOUT_S = 2.0
 
 
@@ -146,6 +149,56 @@ def _is_free(port: int) -> bool:
     return True
 
 
+class Adopted:
+    """A process that this one adopted from an ended child, with the methods of a child's."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._asked = threading.Lock()
+
+    def poll(self) -> int | None:
+        """How it ended, negative by a signal; None while it runs."""
+        with self._asked:
+            if self.returncode is None:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+                if ended:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until it ends. Raises subprocess.TimeoutExpired."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (ended := self.poll()) is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            time.sleep(ENDED_S)
+        return ended
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+_ADOPT_ORPHANS: Final = 36
+"""Of Linux: orphans among its descendants become this process's children."""
+
+
+def _adopt(orphans: bool) -> bool:
+    """Adopt orphans from now on, or no longer; whether the system can."""
+    control = getattr(ctypes.CDLL(None), "prctl", None)
+    return control is not None and control(_ADOPT_ORPHANS, int(orphans), 0, 0, 0) == 0
+
+
 class Running:
     """The processes of a deployment. They end with this process, even if it is killed."""
 
@@ -155,7 +208,7 @@ class Running:
         self.public_urls: dict[str, str] = {}
         self.more: dict[str, dict[str, str]] = {}
         """Settings of single services, by id."""
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | Adopted] = {}
         self._pipe: tuple[int, int] | None = None
         """Its end of file tells the services that this process has ended (`cli.services.child`)."""
 
@@ -164,8 +217,7 @@ class Running:
         starts none if the port of one is in use."""
         for service in self.deployment.services:
             self._refuse_another(service)
-        for service in self.deployment.services:
-            self.start_one(service)
+        self._start(self.deployment.services)
         for service in self.deployment.services:
             self.wait_for(service)
 
@@ -185,6 +237,51 @@ class Running:
 
     def start_one(self, service: ServiceAddress) -> None:
         """Start one service's process."""
+        self._start([service])
+
+    def _start(self, services: Sequence[ServiceAddress]) -> None:
+        """Start processes of services, forked from one where the system lets this process adopt
+        them. Raises RuntimeError if they cannot be forked."""
+        if len(services) > 1 and not _adopt(True):
+            for service in services:
+                self._start([service])
+            return
+        if self._pipe is None:
+            self._pipe = os.pipe()
+        life = self._pipe[0]
+        starts = [self._how(service) for service in services]
+        kinds = [service.kind for service in services]
+        with Path(starts[0]["log"]).open("ab") as log:
+            first = subprocess.Popen(
+                # `-P`: a module of the user's folder may have the name of one of ours.
+                [sys.executable, "-P", "-m", "cli.services.child", str(life), *kinds],
+                env=starts[0]["environment"],
+                pass_fds=[life],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Own group: Ctrl-C reaches the services through us, in order.
+                start_new_session=True,
+            )
+        assert first.stdin is not None
+        assert first.stdout is not None
+        with first.stdout as forks, first.stdin as asked:
+            asked.write(json.dumps(starts).encode())
+            asked.close()
+            if len(services) == 1:
+                self.processes[services[0].id] = first
+                return
+            pids = forks.read()
+        ended = first.wait()
+        _adopt(False)
+        if ended:
+            names = ", ".join(service.id for service in services)
+            raise RuntimeError(f"{names} did not start{_log(services[0])}")
+        for service, pid in zip(services, json.loads(pids), strict=True):
+            self.processes[service.id] = Adopted(pid)
+
+    def _how(self, service: ServiceAddress) -> dict[str, Any]:
+        """How one service is started, as `cli.services.child` reads it."""
         directory = Path(service.directory)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = {
@@ -200,32 +297,24 @@ class Running:
         if service.kind == "aggregator":
             environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
         environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
-        if self._pipe is None:
-            self._pipe = os.pipe()
-        with (directory / "service.log").open("ab") as log:
-            self.processes[service.id] = subprocess.Popen(
-                # `-P`: a module of the user's folder may have the name of one of ours.
-                [sys.executable, "-P", "-m", "cli.services.child", service.kind],
-                env=environment,
-                stdin=self._pipe[0],
-                stdout=log,
-                stderr=log,
-                # Own group: Ctrl-C reaches the services through us, in order.
-                start_new_session=True,
-            )
+        return {
+            "service": service.kind,
+            "environment": environment,
+            "log": str(directory / LOG),
+        }
 
     def wait_for(self, service: ServiceAddress) -> None:
         """Block until the process of one service is ready at its address. Raises RuntimeError if it
         ends or takes too long."""
         process = self.processes[service.id]
         end = time.monotonic() + READY_S
-        while process.poll() is None and time.monotonic() < end:
+        while (ended := process.poll()) is None and time.monotonic() < end:
             if _pid_at(service) == process.pid:
                 return
             time.sleep(LOOK_S)
-        if process.poll() is None:
+        if ended is None:
             raise RuntimeError(f"{service.id} is not ready after {READY_S:.0f} s{_log(service)}")
-        raise RuntimeError(f"{service.id} did not start, {_ending(process)}{_log(service)}")
+        raise RuntimeError(f"{service.id} did not start, {_ending(ended)}{_log(service)}")
 
     def cpu_s(self, service: ServiceAddress) -> float:
         """CPU seconds of one service's process so far, with ended threads; 0 where the system does
@@ -257,8 +346,8 @@ class Running:
         while True:
             for service in self.deployment.services:
                 process = self.processes.get(service.id)
-                if process is not None and process.poll() is not None:
-                    return f"{service.id} {_ending(process)}{_log(service)}"
+                if process is not None and (ended := process.poll()) is not None:
+                    return f"{service.id} {_ending(ended)}{_log(service)}"
             time.sleep(LOOK_S)
 
 
@@ -319,9 +408,8 @@ def once(service: ServiceAddress) -> Client:
     )
 
 
-def _ending(process: subprocess.Popen[bytes]) -> str:
-    """How a process ended."""
-    code = process.returncode
+def _ending(code: int) -> str:
+    """How a process with this exit code ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -332,7 +420,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 def _log(service: ServiceAddress) -> str:
     """The last line of a service's log, and where the log is."""
-    path = Path(service.directory) / "service.log"
+    path = Path(service.directory) / LOG
     lines = path.read_text(errors="replace").strip().splitlines()
     said = [line for line in lines if "Application startup failed" not in line][-1:]  # uvicorn's
     return f"; {said[0][-500:]} (log: {path})" if said else f" (log: {path})"
@@ -340,7 +428,11 @@ def _log(service: ServiceAddress) -> str:
 
 def trusted(url: str) -> ssl.SSLContext | bool:
     """The TLS context of a client of this address; not loaded for plain HTTP."""
-    return not url.lower().startswith("http:") and environment_trust()
+    if url.lower().startswith("http:"):
+        return False
+    from common.runtime.tls import environment_trust
+
+    return environment_trust()
 
 
 def pair(deployment: Deployment) -> None:

@@ -26,17 +26,15 @@ from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.soak import compared, counted, share_of, soak
 from cli.services.up import service_settings
 from simulation import populations
-from simulation.events import Rates, stream
 from simulation.network import Network, Traffic
 from simulation.plots import draw
-from simulation.populations import Population
+from simulation.populations import Population, Rates, stream
 from simulation.simulated_rounds import Driver, Row, Summary, plot, row
-from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tacit.units import DEFAULT, mismatch
-from tacit.wire import format_exact
+from tacit.wire import first_of, format_exact
 
 
 @dataclass(frozen=True)

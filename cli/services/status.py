@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from cli.context import Answer, Target, TextTable, at_target, console, say
 from cli.services.deployment import ServiceAddress, once, why_not_ready
 from tacit import Client
+
+IN_READINESS: Final = ("aggregator_away", "ledger_broken")
+"""Conditions that the coordinator's readiness says too."""
 
 
 @at_target
@@ -15,12 +18,27 @@ def status(target: Target) -> Answer:
 
     With --url the coordinator there and its aggregators.
     """
+    found = status_of(target)
+    return Answer(found, lambda: _show(found), 1 if found["wrong"] else 0)
+
+
+def services_of(target: Target) -> tuple[ServiceAddress, ...]:
+    """Those of the deployment, the coordinator first; with --url that one alone."""
     if target.url is None:
-        services = target.deployment().services
-    else:
-        services = (ServiceAddress("coordinator", "coordinator", target.url, ""),)
-    seen = [_seen(service) for service in services]
-    found: dict[str, Any] = {"services": seen, "aggregators": [], "last": None, "next": None}
+        return target.deployment().services
+    return (ServiceAddress("coordinator", "coordinator", target.url, ""),)
+
+
+def status_of(target: Target) -> dict[str, Any]:
+    """What `tacit status` prints."""
+    seen = [_seen(service) for service in services_of(target)]
+    found: dict[str, Any] = {
+        "services": seen,
+        "aggregators": [],
+        "last": None,
+        "next": None,
+        "conditions": [],
+    }
     wrong = [problem for item in seen for problem in item["problems"]]
     if seen[0]["version"] is not None:  # the coordinator is first
         with target.coordinator() as client:
@@ -30,10 +48,10 @@ def status(target: Target) -> Answer:
         for item in found["aggregators"]
         if not item["reachable"] and not any(text.startswith(f"{item['id']}: ") for text in wrong)
     ]
-    if found["last"] is not None and found["last"]["reason"] is not None:
-        wrong.append(f"the last round of {found['last']['query']}: {found['last']['reason']}")
-    found["wrong"] = wrong
-    return Answer(found, lambda: _show(found), 1 if wrong else 0)
+    wrong += [
+        item["sentence"] for item in found["conditions"] if item["condition"] not in IN_READINESS
+    ]
+    return {**found, "wrong": wrong}
 
 
 def _seen(service: ServiceAddress) -> dict[str, Any]:
@@ -50,13 +68,14 @@ def _seen(service: ServiceAddress) -> dict[str, Any]:
 
 
 def _work(client: Client) -> dict[str, Any]:
-    """The coordinator's aggregators and rounds."""
+    """The coordinator's aggregators and rounds, and what needs an operator there."""
     last = next(iter(client.rounds(newest_first=True)), None)
     schedules = client.budget_outlook()["schedules"]
     coming = min(schedules, key=lambda item: item["next"], default=None)
     return {
         "aggregators": [dict(item) for item in client.aggregators(health=True)],
         "last": None if last is None else dict(last),
+        "conditions": [dict(item) for item in client.conditions()],
         "next": None if coming is None else {key: coming[key] for key in ("name", "next")},
     }
 

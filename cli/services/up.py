@@ -1,5 +1,5 @@
-"""`tacit up`, `tacit serve`, `tacit health`: services on this machine; `tacit console`: their
-pages, signed in.
+"""`tacit up`, `tacit serve`, `tacit health`, `tacit status`: services on this machine, and what is
+wrong with them; `tacit console`: their pages, signed in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from cli.context import (
     printed,
     say,
 )
-from cli.services.deployment import FILE, Deployment, Running, pair, trusted
+from cli.services.deployment import (
+    FILE,
+    Deployment,
+    Running,
+    pair,
+    trusted,
+)
 from common.runtime.settings import ServiceSettings
 from tacit import Client, Problem
 

@@ -59,7 +59,7 @@ class SuccessorRequest(WireModel):
     overlap_s: Annotated[int, Field(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 604_800
 
     def replacement(self) -> Replacement:
-        """What the store is asked for. Raises Invalid if the pair would follow itself."""
+        """What to store. Raises Invalid if the pair would follow itself."""
         successor = HybridIdentity(self.secret)
         if successor.public == self.following:
             raise Invalid("is the pair that becomes the identity now", pointer="/following")
@@ -114,7 +114,7 @@ async def commit(
 
 
 def answer_of(document: IdentityDocument) -> IdentityAnswer:
-    """What its operator is told of an identity that commits to a next one."""
+    """What its operator learns about an identity that commits to a next one."""
     assert document.next is not None
     return IdentityAnswer(
         serial=document.serial,

@@ -115,7 +115,7 @@ class _Child:
         return self._process.wait()
 
     def kill(self) -> None:
-        """Let whoever waits for an answer see the end of it. Safe to call from another thread."""
+        """Kill the process, which ends the wait for its answer. Safe to call from any thread."""
         self._process.kill()
 
 

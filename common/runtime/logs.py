@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 import traceback
+from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TextIO
@@ -100,6 +101,24 @@ def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> Mapp
     return event
 
 
+LINES_KEPT: Final = 500
+_lines: deque[str] = deque(maxlen=LINES_KEPT)
+
+
+class _Keeping(logging.StreamHandler[TextIO]):
+    """Keeps the last lines, as they were written."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        _lines.append(line)
+        return line
+
+
+def recent_lines() -> list[str]:
+    """The last lines that this process logged, the oldest first."""
+    return list(_lines)
+
+
 def configure_logging(
     level: str = "info",
     form: Literal["json", "console"] = "json",
@@ -130,7 +149,7 @@ def configure_logging(
         if form == "json"
         else structlog.dev.ConsoleRenderer(colors=False)
     )
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _Keeping(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -3,6 +3,7 @@
 A writing transaction of SQLite starts with BEGIN IMMEDIATE, so two writers wait for each other
 instead of failing when a reader becomes a writer; one that only reads blocks no other. An
 acknowledged commit is on the disk (`synchronous=FULL`). Parameters never appear in errors.
+Transactions and statements are counted as metrics.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,13 +23,19 @@ from sqlalchemy.engine import make_url
 
 from common.runtime.settings import ServiceSettings
 from common.store.failures import Cause, cause, code_of
-from common.store.postgresql import open_postgresql
 from common.store.sqlite import open_sqlite
 from common.store.transactions import Database, Home, Transaction
 from tacit.errors import StartRefused
 
 if TYPE_CHECKING:
     from alembic.config import Config
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from common.runtime.telemetry import ServiceMetrics
+from common.store.transactions import Counts
 
 CHECK_S: Final = 5.0
 WRITE_S: Final = 1.0
@@ -40,6 +47,12 @@ PATIENCE_S: Final = 30.0
 _VERSIONS: Final = "alembic_version"
 _WRITE: Final = text(f"UPDATE {_VERSIONS} SET version_num = version_num")  # noqa: S608
 """A real write of a row that every service has, and that changes nothing."""
+_CREATE_VERSIONS: Final = (
+    f"CREATE TABLE {_VERSIONS} (version_num VARCHAR(32) NOT NULL, "
+    f"CONSTRAINT {_VERSIONS}_pkc PRIMARY KEY (version_num))"
+)
+"""As Alembic makes it."""
+_STAMP: Final = text(f"INSERT INTO {_VERSIONS} (version_num) VALUES (:revision)")  # noqa: S608
 _alembic = threading.Lock()
 
 
@@ -61,6 +74,8 @@ def open_database(
     if backend == "sqlite":
         return open_sqlite(parsed)
     if backend in ("postgresql", "postgres"):
+        from common.store.postgresql import open_postgresql  # with SQLAlchemy's own event loop
+
         return open_postgresql(
             parsed, pool_size=pool_size, max_overflow=max_overflow, pool_timeout_s=pool_timeout_s
         )
@@ -70,7 +85,7 @@ def open_database(
 def open_store(settings: ServiceSettings, *kept: Path) -> Database:
     """A service's own database, with the pool that its settings ask for.
 
-    `kept`: the files and directories that the service makes beside it. Raises StoreLost.
+    `kept`: the files and directories that the service makes next to it. Raises StoreLost.
     """
     home = Home.of(settings, *kept)
     database = open_database(
@@ -98,10 +113,15 @@ def lock_key(purpose: str) -> int:
 
 
 async def migrate(
-    database: Database, script_location: Path, patience_s: float = PATIENCE_S
+    database: Database,
+    script_location: Path,
+    create: Callable[[Connection], object] | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> None:
     """Bring the schema to the newest revision, in one transaction; safe with several replicas.
 
+    `create` makes all tables of the newest revision with their first rows, in an empty database;
+    without it an empty database goes through every revision, as one with tables does.
     A database that does not answer yet is waited for. Raises DatabaseUnreachable, and for a
     damaged one what it raised itself; StoreLost for an empty one in a directory that is in use.
     """
@@ -110,19 +130,26 @@ async def migrate(
     if revision is None and database.home is not None:
         database.home.refuse_empty()
     if revision != _newest(script_location):
-        await _upgraded(database, script_location)
+        await _upgraded(database, script_location, create)
     if database.home is not None:
         database.home.mark()
 
 
-async def _upgraded(database: Database, script_location: Path) -> None:
+async def _upgraded(
+    database: Database, script_location: Path, create: Callable[[Connection], object] | None
+) -> None:
 
     def upgrade(connection: Connection) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:key)"), {"key": lock_key("migrate")}
             )
-        _upgrade(connection, script_location)
+        if create is None or inspect(connection).has_table(_VERSIONS):
+            _upgrade(connection, script_location)
+            return
+        create(connection)
+        connection.execute(text(_CREATE_VERSIONS))
+        connection.execute(_STAMP, {"revision": _newest(script_location)})
 
     async with _alone_in_process():
         await database.change_schema(upgrade)
@@ -249,3 +276,27 @@ def _pending(connection: Connection, script_location: Path) -> tuple[str, ...]:
     present = MigrationContext.configure(connection).get_current_heads()
     revisions = scripts.iterate_revisions("heads", present or "base")
     return tuple(revision.revision for revision in revisions)[::-1]
+
+
+class _StoreCollector(Collector):
+    """Reads the counts at each scrape; a statement pays for no metric."""
+
+    def __init__(self, prefix: str, counts: Counts) -> None:
+        self._prefix, self._counts = prefix, counts
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The counts of this moment."""
+        transactions = CounterMetricFamily(
+            f"{self._prefix}_transactions", "Transactions begun, by kind.", labels=("kind",)
+        )
+        transactions.add_metric(("reading",), self._counts.reading)
+        transactions.add_metric(("writing",), self._counts.writing)
+        yield transactions
+        yield CounterMetricFamily(
+            f"{self._prefix}_statements", "Statements executed.", self._counts.statements
+        )
+
+
+def add_store_meters(metrics: ServiceMetrics, database: Database) -> None:
+    """Add the transactions and statements of a service's database to its metrics."""
+    metrics.registry.register(_StoreCollector(f"tacit_{metrics.service}_store", database.counts))

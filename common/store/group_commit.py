@@ -35,7 +35,8 @@ InTurn: TypeAlias = Callable[[Transaction], Awaitable[Any]]
 """A piece of work that needs nothing of the others."""
 
 BATCH_ITEMS: Final = 64
-"""Most items in a batch, unless told otherwise: short ones are done in the loop's own thread."""
+"""Most items in a batch, by default: short ones are done in the loop's own thread."""
+_ITEM: Final = attrgetter("item")
 _SIZE: Final = attrgetter("size")
 _logger = get_logger("tacit.group_commit")
 
@@ -219,7 +220,7 @@ class GroupCommit(Generic[Item, Answer]):
             return
         answers: Sequence[Answer | Exception]
         try:
-            answers = await self._work([waiting.item for waiting in batch])
+            answers = await self._work(list(map(_ITEM, batch)))
             if len(answers) != len(batch):
                 raise RuntimeError("a batch needs one answer for each item")
         except Exception as error:

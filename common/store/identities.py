@@ -8,6 +8,11 @@ now. An identity is a pair (64 secret bytes); it gets a document when its operat
 next pair. Each change is one
 transaction, so that a crash leaves the state before or after it, and the same request again gives
 the same answer. Private keys of the next pair are never here.
+
+Keys that parties replaced, at a service that has parties on its roster.
+
+Spec: keys, section 5.2. The key of now is on the roster itself. A row here is a key that was there,
+the link that replaced it, and until when sessions that it signed are accepted.
 """
 
 from __future__ import annotations
@@ -23,8 +28,10 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Select,
+    String,
     Table,
     Text,
+    delete,
     insert,
     select,
     update,
@@ -56,6 +63,7 @@ from tacit.protocol.identities import (
     revocation,
     succeed,
 )
+from tacit.protocol.party_identities import PartyChain, SignedPartySuccession, follow_party
 
 LOCK: Final = "identity"
 
@@ -387,3 +395,74 @@ def _known(current: OwnIdentity, chain: IdentityChain) -> Anchored:
 
 async def _set(transaction: Transaction, table: Table, serial: int, **values: object) -> None:
     await transaction.execute(update(table).where(table.c.serial == serial).values(**values))
+
+
+@dataclass(frozen=True)
+class ReplacedKey:
+    """An Ed25519 key that a party had; `until`: sessions that it signed are accepted."""
+
+    identity_key: bytes
+    link: SignedPartySuccession
+    until: datetime
+
+
+_NAME: Final = "replaced_party_key"
+
+
+def replaced_key_table(metadata: MetaData) -> Table:
+    """The table `replaced_party_key`, added to a service's own metadata."""
+    return Table(
+        _NAME,
+        metadata,
+        Column("party", String(128), primary_key=True),
+        Column("identity_key", LargeBinary(32), primary_key=True),
+        Column("link", Text, nullable=False),
+        Column("until", Instant, nullable=False),
+    )
+
+
+async def replaced_keys(
+    transaction: Transaction, table: Table, party: str
+) -> tuple[ReplacedKey, ...]:
+    """All keys that a party had before, in no order."""
+    found = await transaction.execute(select(table).where(table.c.party == party))
+    return tuple(
+        ReplacedKey(
+            row.identity_key, SignedPartySuccession.model_validate_json(row.link), row.until
+        )
+        for row in found
+    )
+
+
+async def follow_replacements(
+    transaction: Transaction,
+    table: Table,
+    deployment: str,
+    party: str,
+    held: bytes,
+    shown: PartyChain,
+    now: datetime,
+) -> bytes:
+    """Keep the links that lead on from the key on the roster; the key of now, for the roster.
+
+    Raises as `follow_party`.
+    """
+    known = await replaced_keys(transaction, table, party)
+    followed = {each.identity_key: each.link.statement.identity_key for each in known}
+    links = follow_party(deployment, party, held, followed, shown, now)
+    for link in links:
+        await transaction.execute(
+            insert(table).values(
+                party=party,
+                identity_key=held,
+                link=link.model_dump_json(),
+                until=link.statement.overlap_until,
+            )
+        )
+        held = link.statement.identity_key
+    return held
+
+
+async def forget_replaced(transaction: Transaction, table: Table, party: str) -> None:
+    """Forget what a party had before: it left, or enrolled again."""
+    await transaction.execute(delete(table).where(table.c.party == party))

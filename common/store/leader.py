@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from common.runtime.logs import describe, get_logger
 from common.store.database import lock_key
-from common.store.postgresql import PostgresqlDatabase
 from common.store.transactions import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 LOOK_S: Final = 1.0
 _logger = get_logger("tacit.leader")
@@ -40,9 +41,12 @@ class Leader:
 
     async def start(self) -> None:
         """Lead immediately where there is only one process, else try until this process leads."""
-        if not isinstance(self._database, PostgresqlDatabase):
+        if self._database.dialect.name != "postgresql":
             await self._lead()
             return
+        from common.store.postgresql import PostgresqlDatabase
+
+        assert isinstance(self._database, PostgresqlDatabase)
         sessions = self._ask(self._database.engine)
         self._task = asyncio.create_task(sessions, name=f"leader {self._purpose}")
 

@@ -1,6 +1,6 @@
 """A service's signing identities in memory, and the highest serial number in use, in a file.
 
-The highest serial number of an identity that was in use here, in a file beside the database.
+The highest serial number of an identity that was in use here, in a file next to the database.
 
 It only rises, and no backup holds it. So a database that was put back from before a replacement is
 recognised: others refuse its identity, and a second replacement from there would be a fork. Spec:

@@ -200,6 +200,28 @@ async def list_tokens(
     return tuple(_record(row) for row in await transaction.execute(query))
 
 
+async def first_made(transaction: Transaction, table: Table) -> datetime | None:
+    """When the first token of the service was made: at its first start."""
+    found = await transaction.execute(select(func.min(table.c.created)))
+    made: datetime | None = found.scalar_one()
+    return made
+
+
+async def count_ending(
+    transaction: Transaction, table: Table, now: datetime, until: datetime, life: timedelta
+) -> int:
+    """How many tokens of no party end by then that were made for at least `life`."""
+    found = await transaction.execute(
+        select(table.c.created, table.c.expires).where(
+            table.c.subject.is_(None),
+            *_good(table, now),
+            table.c.expires <= until,
+            table.c.scopes != Scope.COORDINATOR.value,
+        )
+    )
+    return sum(row.expires - row.created >= life for row in found)
+
+
 async def note_use(transaction: Transaction, table: Table, token_id: str, day: datetime) -> None:
     """Keep the last day on which a token was used."""
     await transaction.execute(update(table).where(table.c.id == token_id).values(last_used=day))

@@ -2,7 +2,7 @@
 
 The data directory of a store: whether it is in use, while the database is empty.
 
-Signing identities, sealed datasets and keys lie beside the database. An empty database beside them
+Signing identities, sealed datasets and keys are next to the database. An empty database beside them
 is not a first start but a lost one: the service would be another, and every budget fresh.
 """
 

@@ -28,9 +28,10 @@ from common.runtime.settings import LAST_BACKUP, ServiceSettings
 from common.runtime.telemetry import ServiceMetrics, tracer_of
 from common.runtime.tls import expiry, post_quantum
 from common.store.failures import Cause, cause
+from common.web import support
 from common.web.limits import BodyLimit, Load, LoadLimit
 from common.web.middleware import Access
-from common.web.openapi import ServiceApp, add_docs, gives
+from common.web.openapi import ServiceApp, add_docs, add_routes, gives
 from common.web.problems import install_problem_handlers, openapi_responses
 from common.web.server import Register
 from tacit.answers.base import Health, Readiness
@@ -130,6 +131,7 @@ def build_app(
     app.state.readiness = {}
     install_problem_handlers(app)
     _add_service_routes(app, name, version)
+    add_routes(app, support.router)
     return app
 
 

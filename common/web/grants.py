@@ -163,7 +163,7 @@ async def open_grants(
 
 
 async def withdraw_grant(transaction: Transaction, table: Table, grant_id: str) -> None:
-    """Forget a grant that is not used: whoever comes with it is not known. Raises UnknownGrant."""
+    """Forget a grant that is not used: a party that presents it is refused. Raises UnknownGrant."""
     done = await transaction.execute(
         delete(table).where(
             func.substr(table.c.secret_hash, 1, _ID_CHARACTERS) == grant_id, table.c.used.is_(None)

@@ -174,7 +174,7 @@ def route_template(scope: Scope) -> str:
 #
 # For the hot path only: what the framework does for each request costs more there than the rest.
 # All limits hold as for every route, and `Access`, the outermost middleware, makes a problem of
-# what a route raises. Everything that is not exactly such a route (another method) goes on to the
+# what a route raises. Everything that is not exactly such a route (another method) continues to the
 # router.
 
 Answer = Callable[[Request], Awaitable[Response]]

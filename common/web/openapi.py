@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final
@@ -28,9 +27,9 @@ BINARY: Final = "application/octet-stream"
 
 REFERENCE: Final = "#/components/schemas/"
 OCTETS: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
-"""A body in another form than JSON: the fields are those of the JSON beside it, where there is one.
+"""A body in another form than JSON: the fields are those of the JSON body, where there is one.
 Schemas describe JSON alone; generators of clients take such a body as octets."""
-_schemas: dict[str, dict[str, Any]] = {}
+_described: dict[str, type[BaseModel]] = {}
 
 
 def takes(
@@ -81,20 +80,22 @@ def body(content: dict[str, Any], also: str = "", required: bool = True) -> dict
     return {"requestBody": {"required": required, **described_in_words, "content": content}}
 
 
-@cache  # a service describes its models once, however many routes, or apps of a process, take them
 def described(model: type[BaseModel]) -> dict[str, str]:
-    """A reference to a model's schema, which is kept for `body_schemas`."""
-    schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
-    for name, definition in schema.pop("$defs", {}).items():
-        _schemas.setdefault(name, definition)
+    """A reference to a model's schema, which `body_schemas` makes when the document is read."""
     name = re.sub(r"\W", "_", model.__name__)  # as pydantic writes the name of a generic model
-    _schemas[name] = schema
+    _described[name] = model
     return {"$ref": REFERENCE + name}
 
 
 def body_schemas() -> dict[str, dict[str, Any]]:
     """Schemas of all bodies documented so far, for the components of an OpenAPI document."""
-    return dict(_schemas)
+    schemas: dict[str, dict[str, Any]] = {}
+    for name, model in _described.items():
+        schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
+        for part, definition in schema.pop("$defs", {}).items():
+            schemas.setdefault(part, definition)
+        schemas[name] = schema
+    return schemas
 
 
 # The OpenAPI document of a service: what FastAPI makes of the routes, completed.

@@ -33,7 +33,7 @@ class BadCursor(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which page is asked for: at most `limit` items that sort after the key `after`."""
+    """The requested page: at most `limit` items that sort after the key `after`."""
 
     limit: int
     after: Key | None
@@ -116,7 +116,7 @@ def page_response(
     total: int | None = None,
 ) -> Response:
     """A page of items under `name`; behind a full page the address of the next one, after the
-    `key` of the last item. `total`: how many there are on all pages, where that is told."""
+    `key` of the last item. `total`: how many there are on all pages, where that is stated."""
     headers = next_link(request, items[-1][key]) if len(items) == limit else None
     counted = {} if total is None else {"total": total}
     return JSONResponse({name: items, **counted}, headers=headers)

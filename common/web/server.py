@@ -299,6 +299,7 @@ class Server(uvicorn.Server):
         give_back()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
+        gc.enable()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop."""

@@ -25,10 +25,9 @@ from common.web.paging import PageQuery, page_response
 from common.web.problems import status_of
 from common.web.wire import read_body
 from coordinator import examples, queries
-from coordinator.budget import charging, curator_events, screening, statement
+from coordinator.budget import charging, ledger, screening, statement
 from coordinator.budget.charging import Acknowledgement, Acknowledgements
-from coordinator.budget.curator_events import Update, actor_of
-from coordinator.budget.ledger import LOCK, Ledger
+from coordinator.budget.ledger import LOCK, Ledger, Update, actor_of
 from coordinator.budget.limits import Limit
 from coordinator.budget.roster import Status
 from coordinator.budget.state import LedgerState
@@ -51,7 +50,6 @@ from tacit.answers.budget import (
     DebitDifferences,
     LedgerEvent,
     LedgerEvents,
-    LedgerSeals,
     LedgerVerification,
     Limits,
     Proposed,
@@ -59,6 +57,7 @@ from tacit.answers.budget import (
     ReleasedAmount,
     Screened,
 )
+from tacit.answers.ledger_seals import LedgerSeals
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.pieces import ItemAnswer
 from tacit.query.query import Query
@@ -81,8 +80,8 @@ async def overview_of(
     query_id: str | None = None,
     delta: str | None = None,
 ) -> Budget:
-    """What the sources claim, what holds of what was released, and the limits; names of curators
-    and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
+    """What the sources claim, the verified figures of what was released, and the limits; names
+    of curators and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
     at = _delta(delta)
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
@@ -268,7 +267,7 @@ async def record_budget_event(request: Request, services: Services, caller: Writ
     async with services.database.begin() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return stored.response()
-        events = await curator_events.record(
+        events = await ledger.record(
             transaction, services.ledger, body, caller, allow_paper=services.settings.allow_paper
         )
         recorded = LedgerEvents(events=[_event(event) for event in events])
@@ -342,7 +341,7 @@ async def put_budget_limits(request: Request, services: Services, caller: Operat
     "/v1/budget/curators/{curator}/limits",
     response_model_exclude_unset=True,
     tags=["budget"],
-    summary="Limit what one curator spends, beside the deployment's limits",
+    summary="Limit what one curator spends, in addition to the deployment's limits",
     openapi_extra=takes(LimitsBody, examples.LIMITS),
 )
 async def put_curator_limits(

@@ -35,7 +35,7 @@ from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Operator, encode, link_next
-from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
+from tacit.answers.datasets import Dataset, DatasetLedger, ListOfDatasets
 from tacit.wire import format_instant
 
 router = api_router()
@@ -131,6 +131,7 @@ async def create_dataset(request: Request, services: Services, caller: Operator)
         short = _short(request, declared, checked)
         return await idempotency.request_key(short, caller.token_id)
 
+    await services.jobs.dispatcher.warm()
     hand_in = HandIn(services.datasets, services.settings)
     answer, replayed = await hand_in.take(request, services.clock.now(), key_of)
     return answer.response(replayed=replayed)

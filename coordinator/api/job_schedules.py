@@ -101,7 +101,7 @@ async def get_job_schedule(schedule_id: str, services: Services, _: Operator) ->
     "/v1/job-schedules/{schedule_id}",
     response_model_exclude_unset=True,
     tags=["jobs"],
-    summary="Ask for no further period; jobs that were asked for go on",
+    summary="Request no further period; jobs that were requested continue",
 )
 async def stop_job_schedule(schedule_id: str, services: Services, _: Operator) -> WholeJobSchedule:
     async with services.database.begin() as transaction:

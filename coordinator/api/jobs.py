@@ -31,13 +31,12 @@ from coordinator.errors import (
     JobOver,
     UnknownPart,
 )
-from coordinator.jobs import views
+from coordinator.jobs import results
 from coordinator.jobs.federated import lifecycle
 from coordinator.jobs.federated.conductor import collecting as collecting_jobs
 from coordinator.jobs.results import Comparison, Results, compared
 from coordinator.models.job import FINISHED, JobRequest, JobState
 from coordinator.services import CoordinatorServices, Jobs, Services
-from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
 from coordinator.store.tables import idempotency_keys
@@ -78,7 +77,7 @@ async def submit(
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return stored, True
         row = await jobs.submission.add(transaction, prepared)
-        content = encode(views.created(row, now))
+        content = encode(results.created(row, now))
         answer = StoredAnswer(202, content, location=f"/v1/jobs/{row.id}")
         await idempotency.remember(transaction, idempotency_keys, key, answer, now)
     jobs.dispatcher.wake()
@@ -89,7 +88,7 @@ async def submit(
 async def cancel(services: CoordinatorServices, job_id: str) -> JobRow:
     """End a job, or ask it to end; the job as it is then. Raises UnknownJob, JobOver."""
     database, jobs, now = services.database, services.jobs, services.clock.now()
-    row = await views.find(database, job_id, operator=True)
+    row = await results.find(database, job_id, operator=True)
     if row.state is JobState.CANCELLED:
         return row
     if row.state in FINISHED:
@@ -102,7 +101,7 @@ async def cancel(services: CoordinatorServices, job_id: str) -> JobRow:
         await jobs.attempts.end(job_id, JobState.CANCELLED, None)
     jobs.dispatcher.wake()
     jobs.federated.wake()
-    return await views.find(database, job_id, operator=True)
+    return await results.find(database, job_id, operator=True)
 
 
 EVENTS: Final = "text/event-stream"
@@ -180,7 +179,7 @@ async def preview_job(request: Request, services: Services, _: Operator) -> JobP
         algorithm=body.algorithm,
         dataset=body.dataset,
         params=prepared.params.model_dump(mode="json"),
-        charge=views.price_shown(prepared.price),
+        charge=results.price_shown(prepared.price),
         preview=prepared.report.model_copy(
             update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
         ),
@@ -219,7 +218,7 @@ async def list_jobs(
         rows = await store.page(transaction, which, page.after_text(), page.limit)
     operator, now = caller.has(Scope.OPERATOR), services.clock.now()
     jobs: list[Job | PublishedJob | CollectingJob] = [
-        views.timed(row, now) if operator else views.published(row) for row in rows
+        results.timed(row, now) if operator else results.published(row) for row in rows
     ]
     body = ListOfJobs.model_construct(jobs=jobs).model_dump_json(exclude_unset=True)
     headers = next_link(request, rows[-1].id) if len(rows) == page.limit else None
@@ -250,13 +249,13 @@ async def get_job(
     operator = caller.has(Scope.OPERATOR)
 
     async def look() -> tuple[Response, bool]:
-        row = await views.find(services.database, job_id, operator=operator)
+        row = await results.find(services.database, job_id, operator=operator)
         if operator:
-            job = views.timed(row, services.clock.now())
+            job = results.timed(row, services.clock.now())
             tag_of = encode(job.model_copy(update={"remaining_s": None}))
             answer = etag_response(request, encode(job), tag_of=tag_of)
         else:
-            answer = etag_response(request, encode(views.published(row)))
+            answer = etag_response(request, encode(results.published(row)))
         return answer, answer.status_code == 304
 
     return await services.jobs.changes.poll(look, wait_s, LOOK_S)
@@ -270,7 +269,7 @@ async def get_job(
     responses=_EVENT,
 )
 async def follow_job(job_id: str, services: Services, _: Operator) -> StreamingResponse:
-    await views.find(services.database, job_id, operator=True)
+    await results.find(services.database, job_id, operator=True)
     return StreamingResponse(
         _events(services.database, services.clock, services.jobs, job_id), media_type=EVENTS
     )
@@ -285,7 +284,7 @@ async def follow_job(job_id: str, services: Services, _: Operator) -> StreamingR
 )
 async def cancel_job(job_id: str, services: Services, _: Operator) -> Job:
     row = await cancel(services, job_id)
-    return views.timed(row, services.clock.now())
+    return results.timed(row, services.clock.now())
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -302,7 +301,7 @@ async def _events(
             row = await store.find(transaction, job_id)
             if row is None:
                 return
-            job = views.timed(row, clock.now())
+            job = results.timed(row, clock.now())
             shown = job.model_copy(update={"remaining_s": None})
             is_new = shown != last and row.federation is not None
             found = await lifecycle.events_of(transaction, job_id) if is_new else []
@@ -332,7 +331,7 @@ async def get_job_step(
     request: Request, job_id: str, number: Number, services: Services, _: Reader
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await federated_jobs.find_step(transaction, job_id, number)
+        found = await store.find_step(transaction, job_id, number)
     if found is None:
         raise UnknownPart
     return etag_response(request, found.document.encode())
@@ -367,7 +366,7 @@ async def submit_job_reports(
 async def get_job_result(
     request: Request, job_id: str, services: Services, caller: Analyst
 ) -> Response:
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     document = await asyncio.to_thread(services.jobs.results.document, job_id)
     wanted = request.headers.get("accept", "").partition(";")[0].partition(",")[0].strip()
     for file in document["files"]:
@@ -387,7 +386,7 @@ async def get_job_report(
     request: Request, job_id: str, services: Services, caller: Analyst
 ) -> Response:
     plain = request.headers.get("accept", "").startswith("text/plain")
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     name = "report.txt" if plain else "report.json"
     body = await _bytes(services.jobs.results, job_id, name)
     media_type = "text/plain; charset=utf-8" if plain else "application/json"
@@ -401,7 +400,7 @@ async def get_job_report(
     summary="A native file of the result",
 )
 async def get_job_file(job_id: str, name: str, services: Services, caller: Analyst) -> Response:
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     document = await asyncio.to_thread(services.jobs.results.document, job_id)
     kinds = {item["name"]: item["media_type"] for item in document["files"]}
     if name not in kinds:
@@ -418,7 +417,7 @@ async def get_job_file(job_id: str, name: str, services: Services, caller: Analy
 async def get_job_plot(
     request: Request, job_id: str, name: str, services: Services, caller: Analyst
 ) -> Response:
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     if not name.endswith((".svg", ".png")):
         name += ".png" if "image/png" in request.headers.get("accept", "") else ".svg"
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
@@ -433,7 +432,7 @@ async def get_job_plot(
     summary="All published parts in one zip",
 )
 async def get_job_archive(job_id: str, services: Services, caller: Analyst) -> Response:
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     path = await asyncio.to_thread(services.jobs.results.archive, job_id)
     return FileResponse(
         path,
@@ -449,7 +448,7 @@ async def get_job_archive(job_id: str, services: Services, caller: Analyst) -> R
     summary="The comparison with the true data: never private, never published",
 )
 async def get_job_evaluation(job_id: str, services: Services, caller: Operator) -> Evaluation:
-    await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
+    await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
     return Evaluation(format="tacit.evaluation/1", private=True, evaluation=json.loads(body))
 

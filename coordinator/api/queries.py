@@ -25,7 +25,7 @@ from coordinator.store import queries as store
 from coordinator.store.queries import NONE, QueryRow, RoundsOfQuery
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, Operator, Reader, encode, time_text
-from tacit.answers.rounds import KeptQuery, ListOfQueries
+from tacit.answers.queries import KeptQuery, ListOfQueries
 from tacit.query.query import Query
 
 router = api_router()
@@ -144,7 +144,7 @@ async def get_query(query_id: str, services: Services, _: Reader) -> Response:
     "/v1/queries/{query_id}/schedule",
     **gives(KeptQuery),
     tags=["queries"],
-    summary="Open no further rounds of a scheduled query; those that are open go on",
+    summary="Open no further rounds of a scheduled query; open ones continue",
 )
 async def stop_query_schedule(query_id: str, services: Services, _: Operator) -> Response:
     return json_response(await stop(services, query_id))

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import numpy as np
 from fastapi import Path, Request, Response
 from fastapi import Query as Parameter
+from pydantic import Field
 
 from common.identity.own_identity import ConfirmationRequest
 from common.principals import Scope
@@ -17,17 +18,18 @@ from common.web.grants import answer_enrolment, largest_body
 from common.web.openapi import api_router, gives, gives_octets, takes
 from common.web.paging import PageQuery
 from common.web.wire import json_response, read_body
-from coordinator import examples
+from coordinator import examples, storage_keys
 from coordinator.errors import (
     UnknownAggregator,
     UnknownParty,
     UnknownSealKey,
 )
+from coordinator.key_rotation import status
 from coordinator.registry import members
 from coordinator.registry.aggregators import Health
-from coordinator.registry.groups import GroupRequest, bitmap, create, find_group
-from coordinator.registry.members import AggregatorRequest
+from coordinator.registry.members import AggregatorRequest, GroupRequest, bitmap, create, find_group
 from coordinator.services import Services
+from coordinator.storage_keys import KEY_BYTES, StorageKey
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, GroupRow, PartyRow
@@ -47,6 +49,7 @@ from tacit.answers.registry import (
     PairedAggregators,
     ReturnedParty,
     RosterPage,
+    StorageKeyState,
 )
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
@@ -61,7 +64,7 @@ from tacit.protocol.identities import (
     IdentityChain,
 )
 from tacit.protocol.party_identities import PartyChain
-from tacit.wire import encode_binary, format_instant, parse_binary
+from tacit.wire import Binary, WireModel, encode_binary, format_instant, parse_binary
 
 router = api_router()
 
@@ -442,3 +445,34 @@ def _shown(row: GroupRow) -> Group:
         curators=row.curators,
         created=format_instant(row.created),
     )
+
+
+class RotationRequest(WireModel):
+    """The key that seals from now on. It is in no log and no answer."""
+
+    key: Annotated[Binary, Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)]
+
+
+@router.get(
+    "/v1/storage-key",
+    tags=["service"],
+    summary="Which storage key seals, and how far a rotation has come",
+)
+async def get_storage_key(services: Services, _: Operator) -> StorageKeyState:
+    return await status(services.database, services.resealing, services.storage_keys)
+
+
+@router.put(
+    "/v1/storage-key",
+    tags=["service"],
+    status_code=202,
+    summary="Rotate the storage key: everything is sealed again",
+    openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
+)
+async def rotate_storage_key(request: Request, services: Services, _: Operator) -> StorageKeyState:
+    body = await read_body(request, RotationRequest)
+    await storage_keys.begin_rotation(
+        services.database, services.storage_keys, StorageKey(body.key)
+    )
+    services.resealing.wake()
+    return await status(services.database, services.resealing, services.storage_keys)

@@ -22,7 +22,7 @@ from common.web.paging import PageQuery, next_link
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples, queries
 from coordinator.errors import RoundClosed
-from coordinator.rounds import context, opening, progress, state_machine, verification, views
+from coordinator.rounds import context, opening, progress, state_machine, verification
 from coordinator.rounds.notifications import ended
 from coordinator.rounds.opening import OpenRequest
 from coordinator.rounds.progress import DeploymentFlow, Received, flow_of
@@ -33,25 +33,13 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, Operator, Party, Reader, encode
+from tacit.answers.queries import ListOfRounds, RoundResult
 from tacit.answers.registry import SealsAsked
-from tacit.answers.rounds import (
-    ListOfRounds,
-    OwnStanding,
-    RefusedByProof,
-    RoundHead,
-    RoundRefusals,
-    RoundResult,
-    RoundStates,
-)
+from tacit.answers.rounds import OwnStanding, RefusedByProof, RoundHead, RoundRefusals, RoundStates
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import (
-    Refusal,
-    RefusalGround,
-    RoundDescriptor,
-    RoundId,
-    RoundState,
-)
+from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundDescriptor, RoundId
 from tacit.protocol.round.messages import Transcript
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import ShownSeal
 from tacit.report.model import PrivacyReport
 from tacit.report.text import plain_words
@@ -87,7 +75,7 @@ async def open_requested(
             return Asked(stored, replayed=True)
         await opening.add(conduct, transaction, prepared)
         row = await context.find(transaction, prepared.signed.statement.round)
-        content = encode(views.head(row))
+        content = encode(progress.head(row))
         answer = StoredAnswer(201, content, location=f"/v1/rounds/{row.id}")
         now = conduct.clock.now()
         await idempotency.remember(transaction, idempotency_keys, key, answer, now)
@@ -178,7 +166,7 @@ async def list_rounds(
     which = Filter(state, query_id, newest_first, form == "head")
     first_look = request.headers.get("if-none-match") is None
     key = ("rounds", which, page.after_text(), page.limit)
-    looked = services.changes.shared(key, partial(views.page, services.database, which, page))
+    looked = services.changes.shared(key, partial(progress.page, services.database, which, page))
 
     async def look() -> tuple[Response, bool]:
         ids, shown, newest = await looked()
@@ -213,8 +201,8 @@ async def get_round(
     ] = False,
 ) -> Response:
     async def look() -> tuple[Response, bool]:
-        row = await views.find(services.database, round_id)
-        answer = etag_response(request, encode(views.head(row)))
+        row = await progress.find(services.database, round_id)
+        answer = etag_response(request, encode(progress.head(row)))
         unfinished = row.state not in (RoundState.RELEASED, RoundState.ABORTED)
         return answer, unfinished if finished else answer.status_code == 304
 
@@ -229,7 +217,7 @@ async def get_round(
 )
 async def get_round_states(request: Request, services: Services, _: Reader) -> RoundStates:
     asked = await read_body(request, RoundIds)
-    return RoundStates(rounds=await views.several(services.database, asked.rounds))
+    return RoundStates(rounds=await progress.several(services.database, asked.rounds))
 
 
 @router.get(
@@ -241,7 +229,9 @@ async def get_round_states(request: Request, services: Services, _: Reader) -> R
 async def get_round_descriptor(
     request: Request, round_id: str, services: Services, _: Reader
 ) -> Response:
-    return etag_response(request, await views.document(services.database, round_id, "descriptor"))
+    return etag_response(
+        request, await progress.document(services.database, round_id, "descriptor")
+    )
 
 
 @router.get(
@@ -253,7 +243,7 @@ async def get_round_descriptor(
 async def get_round_result(
     request: Request, round_id: str, services: Services, _: Analyst
 ) -> Response:
-    document = await views.result(services.database, round_id)
+    document = await progress.result(services.database, round_id)
     return etag_response(request, encode(document))
 
 
@@ -266,7 +256,7 @@ async def get_round_result(
 async def get_round_report(
     request: Request, round_id: str, services: Services, _: Analyst
 ) -> Response:
-    document = await views.document(services.database, round_id, "report")
+    document = await progress.document(services.database, round_id, "report")
     if not request.headers.get("accept", "").startswith("text/plain"):
         return etag_response(request, document, headers={"Vary": "Accept"})
     words = plain_words(PrivacyReport.model_validate_json(document))
@@ -287,7 +277,9 @@ async def get_round_report(
 async def get_round_transcript(
     request: Request, round_id: str, services: Services, _: Reader
 ) -> Response:
-    return etag_response(request, await views.document(services.database, round_id, "transcript"))
+    return etag_response(
+        request, await progress.document(services.database, round_id, "transcript")
+    )
 
 
 @router.get(
@@ -311,7 +303,7 @@ async def list_round_seals(
     summary="Ask the aggregators of the quorum for their seals again",
 )
 async def ask_for_round_seals(round_id: str, services: Services, _: Operator) -> SealsAsked:
-    text = await views.document(services.database, round_id, "transcript")
+    text = await progress.document(services.database, round_id, "transcript")
     transcript = Transcript.model_validate_json(text)
     return SealsAsked(seals=await state_machine.ask_for_seals(services.conduct, transcript))
 
@@ -377,7 +369,7 @@ async def get_refused_by_proof(round_id: str, services: Services, _: Operator) -
 )
 async def close_round(round_id: str, services: Services, _: Operator) -> RoundHead:
     await close(services, round_id)
-    return views.head(await views.find(services.database, round_id))
+    return progress.head(await progress.find(services.database, round_id))
 
 
 @router.post(
@@ -390,11 +382,11 @@ async def abort_round(round_id: str, services: Services, _: Operator) -> Respons
     await abort(services, round_id)
 
     async def look() -> tuple[Response, bool]:
-        row = await views.find(services.database, round_id)
+        row = await progress.find(services.database, round_id)
         if row.state is RoundState.RELEASED:  # the last partial sum was on its way
             raise RoundClosed(extra={"state": row.state.value})
         done = row.state is RoundState.ABORTED
-        content = views.head(row).model_dump_json()
+        content = progress.head(row).model_dump_json()
         return json_response(content, 200 if done else 202), not done
 
     return await services.changes.poll(look, ABORT_WAIT_S, key=round_id)

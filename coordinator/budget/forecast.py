@@ -387,8 +387,8 @@ def _within(amounts: Ints, groups: Ints) -> Ints:
 
 
 def _share(limit: Limit, spent: Spent, planned: Spent) -> Fraction:
-    """How much of what is planned fits beside what is spent, in every place (n,) of the two; in
-    millionths, rounded down."""
+    """How much of what is planned fits in addition to what is spent, in every place (n,) of
+    the two; in millionths, rounded down."""
 
     def fits(share: int) -> bool:
         parts = zip(spent.parts, planned.parts, strict=True)

@@ -21,9 +21,8 @@ from pydantic import Field, field_validator, model_validator
 from coordinator.budget.round_charges import ByCurator, Places, Price, Spent, place_of
 from coordinator.budget.spending import Spending, most_of
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_both
-from tacit.accounting.composition import covering_within
+from tacit.accounting.composition import LARGEST_EPSILON, Currency, ZcdpLimit, covering_within
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
 from tacit.wire import Exact, WireModel, canonical_json, require

@@ -25,7 +25,6 @@ from tacit.accounting.composition import FIXED_SCHEDULE
 from tacit.accounting.forecast import Forecast, forecast_schedule
 from tacit.accounting.scenarios import Scenario
 from tacit.answers import budget as answers
-from tacit.answers import jobs
 from tacit.answers.budget import (
     BudgetForecast,
     BudgetPreview,
@@ -34,6 +33,7 @@ from tacit.answers.budget import (
     ForecastRow,
     ScenarioAmount,
 )
+from tacit.answers.datasets import Amount
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import Identifier, PrivacyUnit
@@ -166,8 +166,8 @@ def _rows(found: Forecast) -> list[ForecastRow]:
     ]
 
 
-def _shown(cost: Cost) -> jobs.Amount:
-    return jobs.Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
+def _shown(cost: Cost) -> Amount:
+    return Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
 
 HISTORY_SENTENCE: Final = (

@@ -324,7 +324,7 @@ class RoundCharge:
 
 
 class Rounds(Mapping[str, RoundCharge]):
-    """All rounds of a ledger by name, oldest first; a charge is made when it is asked for."""
+    """All rounds of a ledger by name, oldest first; a charge is computed when it is first read."""
 
     def __init__(self) -> None:
         self.columns: dict[str, NDArray[Any]] = {

@@ -30,10 +30,15 @@ from tacit.accounting.bounds import (
     source_bounds,
 )
 from tacit.accounting.charges import unit_cost
-from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
+from tacit.accounting.composition import (
+    FIXED_SCHEDULE,
+    round_loss,
+    stated_epsilon,
+    tight,
+    tight_at_worst_instant,
+)
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import stated_epsilon
-from tacit.answers import jobs as answers
+from tacit.answers import datasets as answers
 from tacit.answers.budget import (
     Claimed,
     CuratorBudget,

@@ -21,8 +21,9 @@ from common.web.console import charts, formatting
 from common.web.console.pages import console_router
 from coordinator import queries
 from coordinator.api.budget import overview_of
-from coordinator.api.plans import history_of, outlook_of
+from coordinator.api.plans import history_of
 from coordinator.budget.limits import Limit
+from coordinator.budget.outlook import outlook_of
 from coordinator.budget.plans import (
     Asked,
     History,
@@ -101,7 +102,7 @@ async def show_budget(
     async with services.database.reading() as transaction:
         known = await query_store.page(transaction, None, 500)
         running = {row.id for row in await query_store.scheduled(transaction)}
-    whole = await outlook_of(services, OutlookRequest())
+    whole = await outlook_of(services.database, services.ledger, services.clock, OutlookRequest())
     chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
     past = None
     if chosen is not None:
@@ -190,7 +191,7 @@ async def what_if(
                 ),
                 limits=(chosen.limit,),
             )
-            outlook = await outlook_of(services, asked)
+            outlook = await outlook_of(services.database, services.ledger, services.clock, asked)
             [lasts], rho = outlook.limits, outlook.schedules[0].rho
         found.append(_choice(stop, query, lasts, rho))
     return found

@@ -28,12 +28,12 @@ from coordinator.api.datasets import HandIn, shown
 from coordinator.console.visits import NotTyped, Operator, Visit
 from coordinator.datasets import ledger
 from coordinator.datasets.upload import Checked
-from coordinator.jobs import views
+from coordinator.jobs import results
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
-from tacit.answers.jobs import Amount, Dataset, DatasetEvent
+from tacit.answers.datasets import Amount, Dataset, DatasetEvent
 from tacit.errors import DomainError
 
 router = console_router()
@@ -181,7 +181,7 @@ async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, A
     return {
         "dataset": dataset,
         "ledger": spent,
-        "jobs": [views.timed(job, now) for job in jobs],
+        "jobs": [results.timed(job, now) for job in jobs],
         "share": share,
     }
 

@@ -29,7 +29,7 @@ from coordinator.api.job_schedules import listed
 from coordinator.api.jobs import submit
 from coordinator.console.visits import Operator, Person, Visit
 from coordinator.errors import UnknownPart, UnknownSchedule, UnverifiedNotAcknowledged
-from coordinator.jobs import views
+from coordinator.jobs import results
 from coordinator.jobs.results import compared
 from coordinator.models.job import FINISHED, JobRequest, JobState
 from coordinator.services import CoordinatorServices, Services
@@ -92,7 +92,7 @@ async def start_job(visit: Operator, services: Services) -> Response:
         "job-confirm.html",
         asked=asked,
         given={name: value for name, value in form.items() if name not in ("csrf", "go")},
-        charge=views.price_shown(prepared.price),
+        charge=results.price_shown(prepared.price),
         report=prepared.report,
         key=secrets.token_urlsafe(16),
         body=json.dumps(asked.model_dump(mode="json", exclude_none=True), indent=2),
@@ -128,7 +128,7 @@ async def _form(
 
 async def _like(database: Database, job_id: str) -> dict[str, str]:
     """The fields of a job, to be changed."""
-    row = await views.find(database, job_id, operator=True)
+    row = await results.find(database, job_id, operator=True)
     params = json.loads(row.params)
     found = {
         "algorithm": row.algorithm,
@@ -268,7 +268,7 @@ async def list_jobs(
     now = services.clock.now()
     return visit.show(
         "jobs.html",
-        rows=[views.timed(row, now) if operator else views.published(row) for row in found],
+        rows=[results.timed(row, now) if operator else results.published(row) for row in found],
         states=[each.value for each in JobState] if operator else [],
         state=state,
         older=found[-1].id if len(found) == ROWS else None,
@@ -301,7 +301,7 @@ async def compare_jobs(visit: Person, services: Services, ids: Ids = None) -> Re
 
 @router.get("/jobs/{job_id}")
 async def show_job(visit: Person, job_id: str, services: Services) -> Response:
-    row = await views.find(services.database, job_id, operator=visit.operator)
+    row = await results.find(services.database, job_id, operator=visit.operator)
     values = await _values(services, row, operator=visit.operator)
     return visit.show("job.html", said=visit.said(SAID), **values)
 
@@ -309,7 +309,7 @@ async def show_job(visit: Person, job_id: str, services: Services) -> Response:
 @router.get("/jobs/{job_id}/live")
 async def follow_job(visit: Person, job_id: str, services: Services, wait_s: Wait = 0) -> Response:
     async def values() -> dict[str, Any]:
-        row = await views.find(services.database, job_id, operator=visit.operator)
+        row = await results.find(services.database, job_id, operator=visit.operator)
         return await _values(services, row, operator=visit.operator)
 
     return await visit.pages.live(
@@ -333,7 +333,7 @@ async def cancel_job(visit: Operator, job_id: str, services: Services) -> Respon
 
 @router.get("/jobs/{job_id}/plots/{name}")
 async def show_plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
-    await views.succeeded(services.database, job_id, operator=visit.operator)
+    await results.succeeded(services.database, job_id, operator=visit.operator)
     if not name.endswith((".svg", ".png")):
         raise UnknownPart
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
@@ -343,7 +343,7 @@ async def show_plot(visit: Person, job_id: str, name: str, services: Services) -
 
 @router.get("/jobs/{job_id}/files/{name}")
 async def show_file(visit: Person, job_id: str, name: str, services: Services) -> Response:
-    await views.succeeded(services.database, job_id, operator=visit.operator)
+    await results.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"files/{name}")
     return FileResponse(
         path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
@@ -352,7 +352,7 @@ async def show_file(visit: Person, job_id: str, name: str, services: Services) -
 
 @router.get("/jobs/{job_id}/archive.zip")
 async def download_archive(visit: Person, job_id: str, services: Services) -> Response:
-    await views.succeeded(services.database, job_id, operator=visit.operator)
+    await results.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.archive, job_id)
     return FileResponse(
         path,
@@ -365,7 +365,7 @@ async def download_archive(visit: Person, job_id: str, services: Services) -> Re
 
 @router.get("/jobs/{job_id}/evaluation.json")
 async def download_evaluation(visit: Operator, job_id: str, services: Services) -> Response:
-    await views.succeeded(services.database, job_id, operator=visit.operator)
+    await results.succeeded(services.database, job_id, operator=visit.operator)
     body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
     headers = {
         **HEADERS,
@@ -376,9 +376,9 @@ async def download_evaluation(visit: Operator, job_id: str, services: Services) 
 
 async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool) -> dict[str, Any]:
     """What a job's page shows."""
-    results = services.jobs.results
+    stored = services.jobs.results
     values: dict[str, Any] = {
-        "job": views.timed(row, services.clock.now()) if operator else views.published(row),
+        "job": results.timed(row, services.clock.now()) if operator else results.published(row),
         "finished": row.state in FINISHED,
         "operator": operator,
         "failure": failure(row.error) if operator else None,
@@ -387,8 +387,8 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
         "text": text,
     }
     if row.state is JobState.SUCCEEDED:
-        document = await asyncio.to_thread(results.document, row.id)
-        kept = await asyncio.to_thread(results.path, row.id, "report.json")
+        document = await asyncio.to_thread(stored.document, row.id)
+        kept = await asyncio.to_thread(stored.path, row.id, "report.json")
         content = await asyncio.to_thread(kept.read_bytes)
         values |= {"result": document, "report": PrivacyReport.model_validate_json(content)}
     return values

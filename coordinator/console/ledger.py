@@ -18,10 +18,10 @@ from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.console.pages import console_router, see
 from coordinator.api.budget import LimitsBody, change_limits, verification_of
-from coordinator.api.plans import outlook_of
-from coordinator.budget import curator_events, statement
-from coordinator.budget.curator_events import Update
+from coordinator.budget import ledger, statement
+from coordinator.budget.ledger import Update
 from coordinator.budget.limits import Limit
+from coordinator.budget.outlook import outlook_of
 from coordinator.budget.plans import OutlookRequest
 from coordinator.budget.state import LedgerState
 from coordinator.console.budget import PERIODS, SAID, guessed, together
@@ -173,7 +173,7 @@ async def change_deployment_limits(visit: Operator, services: Services) -> Respo
             await visit.note("changed the limits", "budget")
             return see("/console/budget?said=limits")
         ahead = OutlookRequest(days=30, limits=asked.limits)
-        outlook = await outlook_of(services, ahead)
+        outlook = await outlook_of(services.database, services.ledger, services.clock, ahead)
     except DomainError as error:
         return visit.show(
             "limits.html",
@@ -259,7 +259,7 @@ async def record_event(visit: Operator, services: Services) -> Response:
         )
         async with services.database.begin() as transaction:
             if await idempotency.recall(transaction, idempotency_keys, key) is None:
-                await curator_events.record(
+                await ledger.record(
                     transaction,
                     services.ledger,
                     update,

@@ -18,31 +18,26 @@ from markupsafe import Markup
 from common.web.console import charts, formatting
 from common.web.console.pages import console_router
 from common.web.paging import Page
-from coordinator.api.plans import outlook_of
 from coordinator.api.rounds import Begin, End
-from coordinator.budget.limits import Limit
-from coordinator.budget.plans import BudgetOutlook, OutlookRequest
+from coordinator.budget.outlook import outlook_of
+from coordinator.budget.plans import OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
 from coordinator.console.visits import Operator, Person
-from coordinator.registry.aggregators import Attendance
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
-from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
-from tacit.protocol.aggregator_messages import OTHER
-from tacit.protocol.round.descriptor import RoundState
-from tacit.wire import format_exact, format_instant
+from tacit.protocol.round.messages import OTHER
+from tacit.protocol.round.state import RoundState
+from tacit.wire import format_instant
 
 router = console_router()
 
-SOON: Final = timedelta(days=30)
-"""A limit that is used up within this time is shown on the first page."""
 _LOOKED_AT: Final = 20
 _SHOWN: Final = 3
 _ALPHA: Final = 0.001
@@ -50,9 +45,9 @@ _ALPHA: Final = 0.001
 
 @dataclass(frozen=True)
 class Need:
-    """Something that needs an operator: a sentence, and the page that shows it."""
+    """A hint for an operator, after the conditions: a sentence, and the page that shows it."""
 
-    words: str
+    sentence: str
     path: str
     at: datetime | None = None
 
@@ -80,8 +75,11 @@ class Step:
 async def show_overview(visit: Person, services: Services) -> Response:
     operator = visit.operator
     which = Filter(newest_first=True, heads=True)
-    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
-    outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
+    heads, _ = await progress.heads(services.database, which, Page(_LOOKED_AT, None))
+    days = services.settings.budget_warning_days
+    outlook = await outlook_of(
+        services.database, services.ledger, services.clock, OutlookRequest(days=days)
+    )
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         aggregators = len(await registry.list_aggregators(transaction))
@@ -92,10 +90,10 @@ async def show_overview(visit: Person, services: Services) -> Response:
     return visit.show(
         "overview.html",
         needs=[
-            *away(services.attendance),
-            *needs(outlook, heads),
+            *await services.conditions.present(outlook),
             *(await proposals(services) if operator else ()),
         ],
+        days=days,
         latest=released[:_SHOWN],
         open_rounds=sum(head.state in ACTIVE for head in heads),
         next=min(outlook.schedules, key=lambda each: each.next, default=None),
@@ -106,40 +104,6 @@ async def show_overview(visit: Person, services: Services) -> Response:
         steps=steps,
         new=not all(step.done for step in steps),
     )
-
-
-def away(attendance: Attendance) -> list[Need]:
-    """Aggregators that do not answer: no round with them can be opened, or end."""
-    return [
-        Need(f"{attendance.sentence(one)}: {one.problem}", "/console/parties")
-        for one in attendance.away()
-    ]
-
-
-def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
-    """Limits that are used up soon, and the newest round if it released no sum."""
-    found = [
-        Need(
-            f"A limit of epsilon {_stated(each.limit)} is used up on",
-            f"/console/budget?limit={place}",
-            each.exhausted,
-        )
-        for place, each in enumerate(outlook.limits)
-        if each.exhausted is not None
-    ]
-    finished = [head for head in heads if head.state not in ACTIVE]
-    if finished and finished[0].state is RoundState.ABORTED:
-        newest = finished[0]
-        sentence = f"The last round of {newest.query} opened no sum: {newest.reason}"
-        found.append(Need(sentence, f"/console/rounds/{newest.id}"))
-    return found
-
-
-def _stated(limit: Limit) -> str:
-    """Its figure; of one in zCDP with the delta that it is at."""
-    epsilon = format_exact(limit.epsilon)
-    at_delta = limit.zcdp is not None and limit.delta is not None
-    return f"{epsilon} at delta {format_exact(limit.delta)}" if at_delta else epsilon
 
 
 async def proposals(services: CoordinatorServices) -> list[Need]:
@@ -211,7 +175,7 @@ async def show_flow(
         stops=stops(flow),
         absent=len(absent),
         proposals=PROPOSALS,
-        heads=[views.head(head) for head in heads],
+        heads=[progress.head(head) for head in heads],
         picture=picture(heads, curators),
         curators=curators,
         health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],

@@ -18,14 +18,14 @@ from common.web.paging import Page
 from coordinator import queries
 from coordinator.api import queries as api_queries
 from coordinator.console.visits import Person
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.services import Services
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
 from tacit.answers.rounds import RoundHead
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 
@@ -62,7 +62,7 @@ async def show_query(visit: Person, query_id: str, services: Services) -> Respon
         asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
         aggregators = await list_aggregators(transaction)
     which = Filter(None, query_id, newest_first=True, heads=True)
-    heads, _ = await views.heads(services.database, which, Page(ROWS, None))
+    heads, _ = await progress.heads(services.database, which, Page(ROWS, None))
     report = _report(row.preview)
     return visit.show(
         "query.html",

@@ -21,7 +21,8 @@ from common.web.console.charts import Rung, ladder, promise
 from common.web.console.pages import console_router, see
 from coordinator import queries
 from coordinator.api import queries as api_queries
-from coordinator.api.plans import outlook_of, preview_of
+from coordinator.api.plans import preview_of
+from coordinator.budget.outlook import outlook_of
 from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
 from coordinator.console.budget import Choice, what_if
 from coordinator.console.queries import spread
@@ -475,7 +476,8 @@ async def _price(services: CoordinatorServices, asked: Query, *, operator: bool)
             others = await query_store.scheduled(transaction)
         beside = tuple(Asked(query_id=each.id) for each in others)
         whole = OutlookRequest(queries=(Asked(query=asked), *beside))
-        limits = (await outlook_of(services, whole)).limits
+        outlook = await outlook_of(services.database, services.ledger, services.clock, whole)
+        limits = outlook.limits
         ending = [limit for limit in limits if limit.exhausted is not None]
         lasts = min(ending, key=lambda limit: limit.exhausted or now, default=None)
     error = report.error or {}

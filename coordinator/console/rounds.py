@@ -35,7 +35,7 @@ from coordinator.budget.ledger import Ledger
 from coordinator.budget.plans import Plan
 from coordinator.console.visits import NotTyped, Operator, Person
 from coordinator.errors import UnknownQuery
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.rounds.opening import OpenRequest
 from coordinator.rounds.progress import Received
 from coordinator.services import Services
@@ -44,13 +44,14 @@ from coordinator.store.rounds import Filter
 from coordinator.web import encode
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import BudgetPreview, ScenarioAmount
-from tacit.answers.rounds import RoundHead, RoundResult
+from tacit.answers.queries import RoundResult
+from tacit.answers.rounds import RoundHead
 from tacit.crypto.signing import signer_of
 from tacit.errors import DomainError, FieldError, Invalid
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL
 from tacit.protocol.round.messages import Transcript
-from tacit.query.functions import PRESENCE
-from tacit.query.terms import Coordinates, Function, PrivacyUnit
+from tacit.protocol.round.state import RoundState
+from tacit.query.terms import PRESENCE, Coordinates, Function, PrivacyUnit
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.report.text import plain_words
@@ -126,14 +127,14 @@ async def close_round(visit: Operator, round_id: str, services: Services) -> Res
 
 @router.get("/rounds/{round_id}/abort")
 async def confirm_abort(visit: Operator, round_id: str, services: Services) -> Response:
-    head = views.head(await views.find(services.database, round_id))
+    head = progress.head(await progress.find(services.database, round_id))
     return visit.show("abort-round.html", round=head, error=None)
 
 
 @router.post("/rounds/{round_id}/abort")
 async def abort_round(visit: Operator, round_id: str, services: Services) -> Response:
     form = await visit.form()
-    head = views.head(await views.find(services.database, round_id))
+    head = progress.head(await progress.find(services.database, round_id))
     if form.get("typed", "").strip() != head.query:
         wrong = NotTyped(pointer="/typed")
         return visit.show("abort-round.html", status=422, round=head, error=wrong)
@@ -212,7 +213,7 @@ async def list_rounds(
 ) -> Response:
     which = Filter(state or None, query_id or None, newest_first=True, heads=True)
     after = None if cursor is None else decode_cursor(cursor)
-    rows, _ = await views.heads(services.database, which, Page(ROWS, after))
+    rows, _ = await progress.heads(services.database, which, Page(ROWS, after))
     async with services.database.reading() as transaction:
         charges = (await services.ledger.current(transaction)).spending.rounds
     older = encode_cursor(rows[-1].id) if len(rows) == ROWS else None
@@ -268,8 +269,8 @@ async def download_evidence(
     request: Request, round_id: str, services: Services, _: Person
 ) -> Response:
     """What a browser needs to check the round; the page's script has no token for the API."""
-    found = await views.result(services.database, round_id)
-    transcript = await views.document(services.database, round_id, "transcript")
+    found = await progress.result(services.database, round_id)
+    transcript = await progress.document(services.database, round_id, "transcript")
     signed = Transcript.model_validate_json(transcript).descriptor
     key = signer_of(DESCRIPTOR_LABEL, signed, services.registry.own.public_keys)
     head = {
@@ -283,13 +284,13 @@ async def download_evidence(
 
 @router.get("/rounds/{round_id}/archive.zip")
 async def download_archive(round_id: str, services: Services, _: Person) -> Response:
-    found = await views.result(services.database, round_id)
-    report = await views.document(services.database, round_id, "report")
+    found = await progress.result(services.database, round_id)
+    report = await progress.document(services.database, round_id, "report")
     contents = {
         "result.json": json.dumps(json.loads(encode(found)), indent=2).encode(),
         "report.json": report,
         "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
-        "transcript.json": await views.document(services.database, round_id, "transcript"),
+        "transcript.json": await progress.document(services.database, round_id, "transcript"),
     }
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
@@ -303,8 +304,8 @@ async def download_archive(round_id: str, services: Services, _: Person) -> Resp
 async def download_result(round_id: str, services: Services, _: Person) -> Response:
     """Every released figure with the limits between which it was before noise in 95 of 100 cases;
     the values of slots with their times."""
-    found = await views.result(services.database, round_id)
-    descriptor = json.loads(await views.document(services.database, round_id, "descriptor"))
+    found = await progress.result(services.database, round_id)
+    descriptor = json.loads(await progress.document(services.database, round_id, "descriptor"))
     slots = in_slots(descriptor["statement"]["query"])
     headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.csv"'}
     return Response(csv_text(found, slots=slots), media_type="text/csv", headers=headers)
@@ -342,8 +343,8 @@ async def _values(
     database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
     """What a round's page shows; `received`: to operators."""
-    head = views.head(await views.find(database, round_id))
-    descriptor = json.loads(await views.document(database, round_id, "descriptor"))["statement"]
+    head = progress.head(await progress.find(database, round_id))
+    descriptor = json.loads(await progress.document(database, round_id, "descriptor"))["statement"]
     values: dict[str, Any] = {
         "round": head,
         "query": descriptor["query"],
@@ -361,7 +362,7 @@ async def _values(
             held = (await ledger.current(transaction)).spending.rounds.get(round_id)
         values["credited"] = held is not None and held.credited
     if head.state is RoundState.RELEASED:
-        found = await views.result(database, round_id)
+        found = await progress.result(database, round_id)
         rungs: tuple[Rung, ...] = ladder(found.report.verified, found.participants)
         values |= {
             "found": found,
@@ -462,7 +463,7 @@ _EIGHT: Final = (
 
 
 def timeline(head: RoundHead) -> list[Step]:
-    """The eight steps of a round: done, ahead, or the one at which it ended."""
+    """The eight steps of a round: done, not yet reached, or the one at which it ended."""
     at = {step.step: step.at for step in head.steps}
     done = set(at)
     if "verified" in done or ("frozen" in done and not head.refused):

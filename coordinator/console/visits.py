@@ -1,4 +1,4 @@
-"""What each page is given of its request: who asks, what it shows, and the audit."""
+"""What each page gets from its request: the caller, what it shows, and the audit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tacit.errors import Invalid
 
 
 class NotTyped(Invalid):
-    """What cannot be undone is asked for by its name."""
+    """Before something irreversible its name has to be typed."""
 
     name = "not_typed"
     title = "Type the name as it is shown"

@@ -3,5 +3,4 @@
 datasets  what is kept, found, opened and deleted
 ledger    what jobs may take of it, and what its rows add up to
 upload    how a body becomes sealed parts, measured and validated
-routes    the HTTP of datasets
 """

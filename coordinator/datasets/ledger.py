@@ -18,13 +18,13 @@ from typing import Any
 from algorithms.datasets.declaration import DatasetBudget
 from common.store.transactions import Transaction
 from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
-from coordinator.models.budget_ledger import Break
-from coordinator.models.dataset_events import (
+from coordinator.models.budget_ledger import (
+    Break,
     DatasetEvent,
     EventKind,
-    first_break,
+    dataset_genesis,
+    first_break_of_dataset,
     following,
-    genesis,
 )
 from coordinator.store import datasets as store
 from coordinator.store.datasets import LedgerRow
@@ -37,7 +37,7 @@ from tacit.accounting.amounts import (
     format_femto,
     format_micro,
 )
-from tacit.answers import jobs as answers
+from tacit.answers import datasets as answers
 from tacit.wire import format_instant
 
 
@@ -272,10 +272,10 @@ async def _append(
 
 
 def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
-    found = first_break(ledger.id, events)
+    found = first_break_of_dataset(ledger.id, events)
     if found is not None:
         return found
-    seq, head = (events[-1].seq, events[-1].hash) if events else (0, genesis(ledger.id))
+    seq, head = (events[-1].seq, events[-1].hash) if events else (0, dataset_genesis(ledger.id))
     if (seq, head) != (ledger.seq, ledger.head):
         return Break(seq + 1, "the tail is not the one that was written last")
     return None

@@ -24,8 +24,7 @@ from common.store.transactions import Database, Transaction
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
 from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed, UnitNotProtected
-from coordinator.jobs.prices import Price, stated
-from coordinator.jobs.privacy_statements import complete
+from coordinator.jobs.privacy_statements import Price, complete, stated
 from coordinator.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import StorageKeys, seed_purpose

@@ -1,10 +1,10 @@
 """Starts an attempt at every queued job, and another one where an attempt was lost.
 
 Runs in the background of one coordinator process; several may share a database: an attempt begins
-with one conditional update of the job's row. An attempt of this process is lost when Dask reports
-that its task has ended: a late heartbeat is no proof that its worker is dead. Any other attempt
-(of another replica, or from before a restart) is lost when its lease has run out. Jobs run in
-workers; nothing here blocks the event loop.
+with one conditional update of the job's row. An attempt of this process is lost when its worker has
+ended, or Dask reports that its task has: a late heartbeat is no proof that its worker is dead. Any
+other attempt (of another replica, or from before a restart) is lost when its lease has run out.
+Jobs run in workers; nothing here blocks the event loop.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from coordinator.errors import UnknownDataset
 from coordinator.jobs.attempts import Attempts, digest
 from coordinator.jobs.workers.cluster import Cluster, ClusterAway
 from coordinator.jobs.workers.link import Ticket
+from coordinator.jobs.workers.own_workers import OwnWorkers
 from coordinator.models.job import JobState, WorkerLost, plain_problem
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
@@ -44,7 +45,7 @@ class Dispatcher(Repeating):
     def __init__(
         self,
         attempts: Attempts,
-        cluster: Cluster,
+        cluster: Cluster | OwnWorkers,
         settings: CoordinatorSettings,
         changed: Callable[[], None],
     ) -> None:
@@ -56,6 +57,10 @@ class Dispatcher(Repeating):
         self._under_way: set[str] = set()
         self._killing: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Task[int] | None = None
+
+    async def warm(self) -> None:
+        """Start what the next job needs, where there is nothing yet."""
+        await self._cluster.warm()
 
     async def stop(self) -> None:
         """Stop; attempts in our own workers are started again after the next start."""
@@ -85,8 +90,6 @@ class Dispatcher(Repeating):
             live = {row.job_id: row for row in await store.live_attempts(transaction)}
             waiting = await store.queued(transaction, 1)
         await self._renew(list(live.values()))
-        if live or waiting:
-            self._cluster.replace_closed()
         lost = [job for job in running if await self._is_lost(job, live.get(job.id))]
         if lost or waiting:
             slots = await self._slots()

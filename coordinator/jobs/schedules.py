@@ -25,7 +25,8 @@ from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
 from tacit.accounting.amounts import Cost
 from tacit.accounting.forecast import forecast_runs
-from tacit.answers.jobs import Amount, RunsCost, RunsForecast
+from tacit.answers.datasets import Amount
+from tacit.answers.jobs import RunsCost, RunsForecast
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Schedule

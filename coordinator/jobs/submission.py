@@ -31,8 +31,7 @@ from coordinator.errors import (
     UnverifiedNotAcknowledged,
 )
 from coordinator.jobs.federated.preparation import Asked, FederatedAsking
-from coordinator.jobs.prices import Price, price_of
-from coordinator.jobs.privacy_statements import complete
+from coordinator.jobs.privacy_statements import Price, complete, price_of
 from coordinator.models.job import JobRequest, JobState
 from coordinator.storage_keys import StorageKeys, seed_purpose
 from coordinator.store import jobs as store

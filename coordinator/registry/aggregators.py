@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from common.runtime.clock import Clock
@@ -26,7 +27,7 @@ from coordinator.errors import (
     UnknownAggregator,
     UnknownSealKey,
 )
-from coordinator.registry.answers import AggregatorPolicy, gather, soon
+from coordinator.registry.answers import SOON_S, AggregatorPolicy, gather
 from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
 from coordinator.store import registry as store
@@ -188,10 +189,11 @@ KEPT: Final = timedelta(seconds=10)
 class Health(WireModel):
     """What was seen of an aggregator when this coordinator looked last. `fingerprint_seen`, in hex:
     of the identity that it shows, which may differ from the paired one; `problem`: why it is not
-    reachable."""
+    reachable; `ahead_s`: how far its clock is ahead of the coordinator's, to a second."""
 
     reachable: bool
     looked: Instant
+    ahead_s: int | None = None
     problem: str | None = None
     fingerprint_seen: str | None = None
     policy: AggregatorPolicy | None = None
@@ -210,30 +212,49 @@ class HealthLooks:
         self._peers, self._clock = peers, clock
         self._looks: dict[tuple[str, str, bytes], _Look] = {}
 
-    async def look(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> list[Health]:
-        """The health of each, in order. `again`: now, however lately it was checked."""
-        return list(await asyncio.gather(*(self._one(row, again) for row in rows)))
+    async def look(
+        self,
+        rows: Sequence[AggregatorRow],
+        *,
+        again: bool = False,
+        patience_s: float | None = SOON_S,
+    ) -> list[Health]:
+        """The health of each, in order. `again`: now, however lately it was checked. `patience_s`:
+        how long someone waits for it; None: as long as requests of a round do."""
+        return list(await asyncio.gather(*(self._one(row, again, patience_s) for row in rows)))
 
-    async def _one(self, row: AggregatorRow, again: bool) -> Health:
+    async def _one(self, row: AggregatorRow, again: bool, patience_s: float | None) -> Health:
         look = self._looks.setdefault((row.id, row.url, row.identity_key), _Look())
-        async with look.lock:
-            now = self._clock.now()
-            kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
-            if look.health is None or again or not kept:
-                look.health = await self._ask(row, now)
-            return look.health
+        try:
+            async with asyncio.timeout(patience_s), look.lock:
+                now = self._clock.now()
+                kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
+                if look.health is None or again or not kept:
+                    look.health = await self._ask(row, now)
+                return look.health
+        except TimeoutError:
+            problem = f"no answer within {patience_s:g} seconds"
+            return Health(reachable=False, looked=self._clock.now(), problem=problem)
 
     async def _ask(self, row: AggregatorRow, now: datetime) -> Health:
         try:
-            said = await soon(self._peers.statement(row.url))
+            said, date = await self._peers.statement(row.url)
         except (AggregatorUnreachable, NotAnAggregator) as error:
             return Health(reachable=False, looked=now, problem=error.detail)
         return Health(
             reachable=True,
             looked=now,
+            ahead_s=None if date is None else self._ahead_s(date),
             fingerprint_seen=fingerprint(said.identity_key).hex(),
             policy=said.policy,
         )
+
+    def _ahead_s(self, date: str) -> int | None:
+        """How far the date of an answer that just came is ahead; None for no date."""
+        try:
+            return round((parsedate_to_datetime(date) - self._clock.now()).total_seconds())
+        except (ValueError, TypeError):
+            return None
 
 
 AWAY: Final = timedelta(seconds=15)
@@ -245,17 +266,20 @@ RETRY_S: Final = 60
 @dataclass(frozen=True)
 class Presence:
     """What is known of a paired aggregator: `answered`, when it last did, None for not yet;
-    `away`, since when its silence lasts, None for one that answers; `problem`, why."""
+    `away`, since when its silence lasts, None for one that answers; `problem`, why; `ahead_s`, how
+    far its clock is ahead."""
 
     id: str
     answered: datetime | None = None
     away: datetime | None = None
     problem: str = ""
+    ahead_s: int | None = None
 
 
 class Attendance(Repeating):
-    """Asks all paired aggregators every ten seconds whether they answer. Each process of a
-    coordinator knows it for itself."""
+    """Asks all paired aggregators every ten seconds whether they answer, with the patience of a
+    round's requests: a name server that is slow once is no absence. Each process of a coordinator
+    knows it for itself."""
 
     def __init__(self, database: Database, health: HealthLooks, clock: Clock) -> None:
         super().__init__("attendance", _logger, KEPT.total_seconds())
@@ -266,11 +290,17 @@ class Attendance(Repeating):
         """Ask all of them."""
         async with self._database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
-        await self._ask(rows)
+        await self._ask(rows, patience_s=None)
         self.present = {row.id: self.present[row.id] for row in rows}
 
-    async def _ask(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> None:
-        answers = await self._health.look(rows, again=again)
+    async def _ask(
+        self,
+        rows: Sequence[AggregatorRow],
+        *,
+        again: bool = False,
+        patience_s: float | None = SOON_S,
+    ) -> None:
+        answers = await self._health.look(rows, again=again, patience_s=patience_s)
         self.present = {
             **self.present,
             **{
@@ -284,7 +314,7 @@ class Attendance(Repeating):
         if health.reachable:
             if known.away is not None:
                 _logger.info("aggregator_back", aggregator=aggregator)
-            return Presence(aggregator, answered=health.looked)
+            return Presence(aggregator, answered=health.looked, ahead_s=health.ahead_s)
         if known.away is None:
             _logger.warning("aggregator_silent", aggregator=aggregator, problem=health.problem)
         since = known.away or known.answered or health.looked

@@ -1,29 +1,34 @@
-"""Members of the deployment: aggregators with their identities, parties with their numbers.
+"""Members of the deployment: aggregators with their identities, parties with their numbers, groups.
 
 An aggregator is paired by the fingerprint of its identity, which its operator gives out of band. A
 party (lone curator or host) enrols with a join token, and may replace its identity: the registry
 follows the links that it shows; a fork revokes its tokens (spec: keys, section 5.2).
+
+A group is a named, immutable set of enrolled curators, such as a feeder. A round of a query with a
+group sums the group only; its members are in the round's descriptor, so that every party keeps to
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
 from common.principals import Scope
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store import party_identities
+from common.store import identities
 from common.store.database import exclusive
+from common.store.identities import forget_replaced
 from common.store.own_identities import OwnIdentities
-from common.store.party_identities import forget_replaced
 from common.store.tokens import insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants
@@ -33,15 +38,19 @@ from coordinator.errors import (
     AggregatorConflict,
     CuratorEnrolled,
     FingerprintMismatch,
+    GroupConflict,
+    GroupRefused,
+    UnknownGroup,
     UnknownParty,
 )
 from coordinator.models.budget_ledger import Draft, Kind
 from coordinator.registry.peers import Peers
 from coordinator.store import registry as store
 from coordinator.store import tables
-from coordinator.store.registry import AggregatorRow, PartyRow
+from coordinator.store.registry import AggregatorRow, GroupRow, PartyRow
+from tacit import sets
 from tacit.crypto.signing import Signed, fingerprint
-from tacit.errors import places_of
+from tacit.errors import FieldError, places_of
 from tacit.protocol.enrolment import (
     Enrolment,
     EnrolmentAnswer,
@@ -51,6 +60,7 @@ from tacit.protocol.enrolment import (
 )
 from tacit.protocol.identities import IdentityForked
 from tacit.protocol.party_identities import PartyChain
+from tacit.query.terms import MAX_CURATORS, Identifier
 from tacit.sets import runs
 from tacit.wire import Binary, WireModel
 
@@ -318,7 +328,7 @@ async def follow_party(
             raise UnknownParty
         deployment, held = registry.deployment, known.identity_key
         try:
-            key = await party_identities.follow(
+            key = await identities.follow_replacements(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
             )
         except IdentityForked:
@@ -329,3 +339,106 @@ async def follow_party(
         _logger.warning("party_identity_forked")
         raise IdentityForked("two successors of one key: the party's tokens have ended")
     return key
+
+
+NAMED = 10
+"""At most this many curators are named in a refusal."""
+
+
+class GroupRequest(WireModel):
+    """A new group. `parent`: one that contains all its curators."""
+
+    name: Identifier
+    parent: Identifier | None = None
+    curators: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=MAX_CURATORS)]
+
+
+async def find_group(transaction: Transaction, name: str) -> GroupRow:
+    """The group of this name. Raises UnknownGroup."""
+    row = await store.find_group(transaction, name)
+    if row is None:
+        raise UnknownGroup(extra={"group": name})
+    return row
+
+
+def bitmap(row: GroupRow) -> bytes:
+    """The members of a group, over the roster numbers there were when it was made."""
+    return sets.decompressed(row.members, row.size)
+
+
+async def create(
+    transaction: Transaction, request: GroupRequest, now: datetime
+) -> tuple[GroupRow, bool]:
+    """The group, and whether it is new; an identical request returns the same group.
+
+    Raises GroupConflict for another set of this name, UnknownGroup for the parent, GroupRefused for
+    curators that are not enrolled, named twice, or not in the parent.
+    """
+    known = await store.find_group(transaction, request.name)
+    members = await _members(transaction, request.curators, made_before=known is not None)
+    if known is not None:
+        same = bitmap(known).rstrip(b"\0") == members.rstrip(b"\0")
+        if not same or known.parent != request.parent:
+            raise GroupConflict(extra={"group": known.name})
+        return known, False
+    if request.parent is not None:
+        _check_parent(await find_group(transaction, request.parent), members)
+    size, count = 8 * len(members), len(request.curators)
+    packed = await asyncio.to_thread(sets.compressed, members)
+    row = GroupRow(request.name, request.parent, size, count, packed, now)
+    await store.add_group(transaction, row)
+    return row, True
+
+
+async def _members(transaction: Transaction, ids: Sequence[str], *, made_before: bool) -> bytes:
+    """The bitmap of the curators named. Existing members that have left may still be named."""
+    if len(set(ids)) != len(ids):
+        seen: set[str] = set()
+        twice = []
+        for place, name in enumerate(ids):
+            if name in seen:
+                twice.append(place)
+            seen.add(name)
+        raise _refused("named twice", twice)
+    found = await store.curator_numbers(transaction, ids)
+    here = {name: number for name, (number, stays) in found.items() if stays or made_before}
+    if len(here) != len(ids):
+        unknown = [place for place, name in enumerate(ids) if name not in here]
+        raise _refused("not an enrolled curator", unknown)
+    numbers = np.fromiter(here.values(), np.int64, len(here))
+    bits = np.zeros(int(numbers.max()) + 1, np.bool_)
+    bits[numbers] = True
+    return sets.pack(bits)
+
+
+def _refused(reason: str, places: list[int]) -> GroupRefused:
+    errors = tuple(FieldError(f"/curators/{place}", reason) for place in places[:NAMED])
+    return GroupRefused(
+        f"{len(places)} of the curators named cannot be members",
+        errors=errors,
+        extra={"count": len(places)},
+    )
+
+
+def _check_parent(parent: GroupRow, members: bytes) -> None:
+    length = max(parent.size // 8, len(members))
+    whole, members = bitmap(parent).ljust(length, b"\0"), members.ljust(length, b"\0")
+    if sets.is_subset(members, whole):
+        return
+    outside = np.frombuffer(members, np.uint8) & ~np.frombuffer(whole, np.uint8)
+    numbers = np.flatnonzero(sets.unpack(outside.tobytes(), 8 * len(members)))
+    raise GroupRefused(
+        f"{numbers.size} of the curators are not in {parent.name}",
+        pointer="/parent",
+        extra={"count": int(numbers.size)},
+    )
+
+
+async def invited(transaction: Transaction, name: str, roster_size: int) -> bytes:
+    """The members of a group as a bitmap over a roster. Raises UnknownGroup."""
+    return sets.resized(bitmap(await find_group(transaction, name)), roster_size)
+
+
+async def expected(transaction: Transaction, members: sets.Bits, opened: datetime) -> int:
+    """How many of a round's members had not left when it opened."""
+    return int((await store.members_present(transaction, members, opened)).sum())

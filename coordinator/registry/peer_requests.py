@@ -31,15 +31,15 @@ from coordinator.errors import AggregatorUnreachable
 from coordinator.store import registry as store
 from coordinator.store.registry import AggregatorRow
 from tacit.crypto.signing import Signed
-from tacit.protocol.aggregator_messages import (
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
+from tacit.protocol.identities import CoordinatorRenewal
+from tacit.protocol.round.messages import (
     MOST_STEPS,
     Step,
     StepAnswers,
     StepName,
     Steps,
 )
-from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
-from tacit.protocol.identities import CoordinatorRenewal
 from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.wire import WireModel
 

@@ -21,6 +21,7 @@ from common.web.client import (
     NoAnswer,
     ServiceClient,
     ServiceResponse,
+    TimedOut,
     Transport,
     distrusted,
     service_client,
@@ -47,17 +48,19 @@ from coordinator.registry.peer_requests import Renewals, ShownKeys, StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.aggregator_messages import Flow, Step, StepName
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
+    Flow,
     FreezeRequest,
     KeyCheck,
     RelayedKeyShares,
     Reveal,
     RevealRequest,
+    Step,
+    StepName,
     Transcript,
     Verdict,
     Verified,
@@ -106,7 +109,7 @@ class Peer:
         return await self._shown.seal.current(now, lambda: self._seal_key("GET", "/current"))
 
     async def round_seal_key(self, round_id: str) -> Signed[SealKeyStatement]:
-        """A seal key for one round alone; the same if it is asked for again."""
+        """A seal key for one round alone; the same if it is requested again."""
         return await self._seal_key("POST", "", OfRound(round=round_id))
 
     async def _seal_key(
@@ -379,13 +382,13 @@ class Peers:
     async def identity(self, url: str) -> WellKnown:
         """What an aggregator states about itself at its well-known address. Raises
         AggregatorUnreachable, NotAnAggregator."""
-        return await self._stated(url, WellKnown)
+        return (await self._stated(url, WellKnown))[0]
 
-    async def statement(self, url: str) -> FullStatement:
-        """All that it states there. Raises as `identity`."""
+    async def statement(self, url: str) -> tuple[FullStatement, str | None]:
+        """All that it states there, and the date of its answer. Raises as `identity`."""
         return await self._stated(url, FullStatement)
 
-    async def _stated(self, url: str, form: type[Model]) -> Model:
+    async def _stated(self, url: str, form: type[Model]) -> tuple[Model, str | None]:
         try:
             async with service_client(
                 url,
@@ -396,6 +399,9 @@ class Peers:
                 answer = await client.call("GET", "/.well-known/tacit-aggregator")
         except BadAddress:
             raise NotAnAggregator("this is no address", pointer="/url") from None
+        except TimedOut:
+            seconds = f"{self._timeout_s:g} seconds"
+            raise AggregatorUnreachable(f"no answer within {seconds} at {url}") from None
         except NoAnswer as error:
             why = distrusted(error)
             said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
@@ -403,7 +409,7 @@ class Peers:
         if answer.status >= 500:
             raise AggregatorUnreachable(f"status {answer.status} at {url}")
         try:
-            return form.model_validate_json(answer.body)
+            return form.model_validate_json(answer.body), answer.headers.get("Date")
         except ValidationError:
             raise NotAnAggregator(pointer="/url") from None
 

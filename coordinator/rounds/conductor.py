@@ -37,12 +37,13 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
+from tacit.protocol.proved_rounds import VerificationRefused
 from tacit.protocol.round.agreement import TooFewParticipants, is_proved
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares
 from tacit.protocol.round.opening import CommitmentRefused, RevealRefused
 from tacit.protocol.round.pieces import Contribution
-from tacit.protocol.verification import VerificationRefused
+from tacit.protocol.round.state import RoundState
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.terms import Sharing
 from tacit.sets import Bits

@@ -28,8 +28,9 @@ from coordinator.store import rounds as store
 from coordinator.store.registry import AggregatorRow
 from coordinator.store.rounds import RoundHead, RoundRow
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import AcceptedSet
+from tacit.protocol.round.state import RoundState
 from tacit.wire import format_instant
 
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])

@@ -12,7 +12,7 @@ from typing import Any
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Notice, Repeating
 from common.store.transactions import Database
-from coordinator.store import federated_jobs
+from coordinator.store import jobs
 from coordinator.store import rounds as store
 
 LOOK_S = 1.0
@@ -56,11 +56,8 @@ class Changes(Notice, Repeating):
             self._pulse = None  # the next poll queries for itself first
             return True
         async with self._database.reading() as transaction:
-            rounds, jobs = (
-                await store.pulse(transaction),
-                await federated_jobs.pulse_of_jobs(transaction),
-            )
-        if (rounds, jobs) != self._pulse:
-            self._pulse = rounds, jobs
+            pulse = (await store.pulse(transaction), await jobs.pulse_of_jobs(transaction))
+        if pulse != self._pulse:
+            self._pulse = pulse
             self.notify()
         return True

@@ -29,7 +29,7 @@ from coordinator.errors import (
     WindowFixed,
     WindowMissing,
 )
-from coordinator.registry import groups
+from coordinator.registry import members
 from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import Conduct
@@ -94,13 +94,13 @@ async def prepare(
     async with conduct.database.reading() as transaction:
         rows = _chosen(query.aggregators, request, await registry.list_aggregators(transaction))
         version, size = await registry.roster_state(transaction)
-        members = None
+        invited = None
         if query.group is not None:
-            members = await groups.invited(transaction, query.group, size)
+            invited = await members.invited(transaction, query.group, size)
         elif cohort is not None and size <= MAX_GROUP_ROSTER:
-            members = sets.resized(sets.pack(cohort), size)
-        if members is not None:
-            enrolled = await groups.expected(transaction, sets.unpack(members, size), now)
+            invited = sets.resized(sets.pack(cohort), size)
+        if invited is not None:
+            enrolled = await members.expected(transaction, sets.unpack(invited, size), now)
         else:
             enrolled = await registry.active_curators(transaction, size, now)
         seq, head = await conduct.ledger.head(transaction)
@@ -131,7 +131,7 @@ async def prepare(
         roster_size=size,
         segment_size=segment_size_of(query),
         ledger=LedgerHead(seq=seq, head=head),
-        members=None if members is None else sets.compressed(members),
+        members=None if invited is None else sets.compressed(invited),
     )
     await conduct.own.load()  # another process may have replaced it
     signed = conduct.own.current.sign(DESCRIPTOR_LABEL, descriptor)

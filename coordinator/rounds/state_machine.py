@@ -56,6 +56,7 @@ from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.differencing import DifferenceRefused
+from tacit.protocol.proved_rounds import candidates_of
 from tacit.protocol.round.agreement import (
     ManifestRefused,
     is_proved,
@@ -63,7 +64,7 @@ from tacit.protocol.round.agreement import (
     manifest_of,
     members_hash,
 )
-from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
@@ -74,8 +75,8 @@ from tacit.protocol.round.messages import (
     Transcript,
 )
 from tacit.protocol.round.opening import check_commitments, open_sum
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
-from tacit.protocol.verification import candidates_of
 from tacit.query.disclosure import RuleNotMet
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise

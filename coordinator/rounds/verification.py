@@ -38,18 +38,7 @@ from tacit import sets
 from tacit.answers.rounds import OwnStanding, RefusedByProof, RefusedCurator
 from tacit.crypto.signing import Signed
 from tacit.protocol.differencing import DifferenceRefused
-from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
-from tacit.protocol.round.messages import (
-    REFUSED_BY_PROOF,
-    Manifest,
-    ProofReason,
-    Verdict,
-    VerdictRequest,
-    Verification,
-    Verified,
-)
-from tacit.protocol.verification import (
+from tacit.protocol.proved_rounds import (
     Candidates,
     candidates_of,
     check_verdicts,
@@ -60,6 +49,18 @@ from tacit.protocol.verification import (
     refused_curators,
     share_lengths,
 )
+from tacit.protocol.round.agreement import ManifestRefused
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.messages import (
+    REFUSED_BY_PROOF,
+    Manifest,
+    ProofReason,
+    Verdict,
+    VerdictRequest,
+    Verification,
+    Verified,
+)
+from tacit.protocol.round.state import RoundState
 from tacit.query.proofs import proof_plan
 from tacit.wire import Binary, WireModel
 

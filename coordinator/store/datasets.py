@@ -12,7 +12,7 @@ from sqlalchemy import Row, delete, insert, select, update
 
 from algorithms.datasets.declaration import DatasetDeclaration
 from common.store.transactions import Transaction
-from coordinator.models.dataset_events import DatasetEvent, EventKind, genesis
+from coordinator.models.budget_ledger import DatasetEvent, EventKind, dataset_genesis
 from coordinator.store.tables import (
     dataset_contents,
     dataset_events,
@@ -165,7 +165,7 @@ async def ledger_of(
 
 async def add_ledger(transaction: Transaction, ledger_id: str, privacy_unit: str) -> LedgerRow:
     """A new ledger without events."""
-    row = LedgerRow(ledger_id, privacy_unit, 0, genesis(ledger_id))
+    row = LedgerRow(ledger_id, privacy_unit, 0, dataset_genesis(ledger_id))
     await transaction.execute(insert(dataset_ledgers).values(**asdict(row)))
     return row
 

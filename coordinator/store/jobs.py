@@ -2,6 +2,9 @@
 
 A change names the state it expects: it happens once. A period has one job, regardless of the
 submitter.
+
+Also what federated jobs asked of curators, step by step or by one descriptor (number 0), and the
+noisy reports that curators sent for them, each stored as received, once.
 """
 
 from __future__ import annotations
@@ -11,11 +14,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, func, insert, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, select, tuple_, update
 
 from common.store.transactions import Transaction
 from coordinator.models.job import FINISHED, JobState
-from coordinator.store.tables import job_attempts, job_schedule_runs, job_schedules, jobs
+from coordinator.store.tables import (
+    job_attempts,
+    job_reports,
+    job_schedule_runs,
+    job_schedules,
+    job_steps,
+    jobs,
+)
 
 OFFERED: Final = "offered"
 HELD: Final = "held"
@@ -374,3 +384,142 @@ async def count_runs(transaction: Transaction, schedule_id: str) -> tuple[int, i
 
 def _schedule_row(row: Any) -> JobScheduleRow:
     return JobScheduleRow(**row._mapping)
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """`document`: JSON of a FederatedStep, or of a signed Descriptor, which has no round."""
+
+    job_id: str
+    number: int
+    document: str
+    query_id: str | None
+    round_id: str | None
+    opened: datetime
+
+
+_STEP_ROW = tuple(job_steps.c[name] for name in StepRow.__dataclass_fields__)
+_COLLECTING = (
+    select(job_steps.c.job_id)
+    .join(jobs, jobs.c.id == job_steps.c.job_id)
+    .where(
+        jobs.c.state == JobState.RUNNING.value,
+        jobs.c.federation.is_not(None),
+        job_steps.c.number == 0,
+    )
+    .order_by(job_steps.c.job_id)
+)
+
+
+async def add_step(transaction: Transaction, row: StepRow) -> None:
+    """Store a step. Raises IntegrityError where the job has this one already."""
+    values = {name: getattr(row, name) for name in StepRow.__dataclass_fields__}
+    await transaction.execute(insert(job_steps).values(values))
+
+
+async def steps_of_job(transaction: Transaction, job_id: str) -> list[StepRow]:
+    """All steps of a job, in order."""
+    query = select(*_STEP_ROW).where(job_steps.c.job_id == job_id).order_by(job_steps.c.number)
+    return [_row(row) for row in await transaction.execute(query)]
+
+
+async def find_step(transaction: Transaction, job_id: str, number: int) -> StepRow | None:
+    """One step."""
+    query = select(*_STEP_ROW).where(job_steps.c.job_id == job_id, job_steps.c.number == number)
+    row = (await transaction.execute(query)).first()
+    return None if row is None else _row(row)
+
+
+async def pulse_of_jobs(transaction: Transaction) -> Sequence[str]:
+    """The running jobs that collect reports: differs after one began or ended, in whatever
+    process."""
+    return (await transaction.execute(_COLLECTING)).scalars().all()
+
+
+def _row(row: Any) -> StepRow:
+    return StepRow(**row._mapping)
+
+
+ReportKey = tuple[str, str, int]
+"""Curator, record, round."""
+_LOOKED_UP = 300
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """`body`: its canonical JSON."""
+
+    curator: str
+    record: str
+    round: int
+    body: str
+
+    @property
+    def key(self) -> ReportKey:
+        """What there is one report of."""
+        return self.curator, self.record, self.round
+
+
+_COLUMNS = (
+    job_reports.c.curator,
+    job_reports.c.record,
+    job_reports.c.round,
+    job_reports.c.body,
+)
+
+
+async def known_reports(
+    transaction: Transaction, job_id: str, keys: Sequence[ReportKey]
+) -> dict[ReportKey, str]:
+    """The stored bodies of some keys."""
+    place = tuple_(job_reports.c.curator, job_reports.c.record, job_reports.c.round)
+    found: dict[ReportKey, str] = {}
+    for start in range(0, len(keys), _LOOKED_UP):
+        some = list(keys[start : start + _LOOKED_UP])
+        query = select(*_COLUMNS).where(job_reports.c.job_id == job_id, place.in_(some))
+        for row in await transaction.execute(query):
+            found[row.curator, row.record, row.round] = row.body
+    return found
+
+
+async def add_reports(
+    transaction: Transaction, job_id: str, rows: Sequence[ReportRow], now: datetime
+) -> None:
+    """Store new reports."""
+    if rows:
+        values = [
+            {
+                "job_id": job_id,
+                "curator": row.curator,
+                "record": row.record,
+                "round": row.round,
+                "body": row.body,
+                "received": now,
+            }
+            for row in rows
+        ]
+        await transaction.execute(insert(job_reports), values)
+
+
+async def reporting_curators(transaction: Transaction, job_id: str) -> set[str]:
+    """The curators that reported."""
+    query = select(job_reports.c.curator).where(job_reports.c.job_id == job_id).distinct()
+    return set((await transaction.execute(query)).scalars())
+
+
+async def reports_of_job(transaction: Transaction, job_id: str) -> list[ReportRow]:
+    """Every report of a job, by curator, record and round."""
+    query = (
+        select(*_COLUMNS)
+        .where(job_reports.c.job_id == job_id)
+        .order_by(job_reports.c.curator, job_reports.c.record, job_reports.c.round)
+    )
+    return [
+        ReportRow(row.curator, row.record, row.round, row.body)
+        for row in await transaction.execute(query)
+    ]
+
+
+async def forget_reports(transaction: Transaction, job_id: str) -> None:
+    """Drop the reports of a job that was cancelled or has failed."""
+    await transaction.execute(delete(job_reports).where(job_reports.c.job_id == job_id))

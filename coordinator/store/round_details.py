@@ -42,7 +42,8 @@ from coordinator.store.tables import (
     rounds,
 )
 from tacit.protocol.differencing import scopes
-from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundState
+from tacit.protocol.round.descriptor import Refusal, RefusalGround
+from tacit.protocol.round.state import RoundState
 from tacit.query.fields import Window
 from tacit.query.query import Query
 

@@ -1,6 +1,6 @@
 """Rounds, and their leases. A change names the state it expects: it happens once.
 
-Long texts are kept packed (`common.store.compressed_texts`): the texts of a query's rounds hardly
+Long texts are kept packed (`common.store.columns`): the texts of a query's rounds hardly
 differ, so those of later rounds are packed against those of the first that was released, the
 sample, which never change. A transcript repeats its own round's descriptor and commitments, and
 is packed against these.
@@ -30,10 +30,10 @@ from sqlalchemy import (
 )
 
 from common.runtime.clock import first_uuid7
-from common.store import compressed_texts
+from common.store import columns
 from common.store.transactions import LARGE_BYTES, Result, Transaction
 from coordinator.store.tables import queries, rounds
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 
 ACTIVE = (
     RoundState.OPEN.value,
@@ -175,8 +175,8 @@ async def _dictionary(transaction: Transaction, sample: str | None) -> bytes:
         return b""
     if sample not in _samples:
         row = (await transaction.execute(_SAMPLE, {"round_id": sample})).one()
-        half = compressed_texts.WINDOW_BYTES // 2
-        content = b"".join(compressed_texts.unpacked(text or "").encode()[:half] for text in row)
+        half = columns.WINDOW_BYTES // 2
+        content = b"".join(columns.unpacked(text or "").encode()[:half] for text in row)
         while len(_samples) >= _SAMPLES_AT_HAND:
             _samples.pop(next(iter(_samples)))
         _samples[sample] = content
@@ -187,7 +187,7 @@ async def _packed(
     transaction: Transaction, round_id: str, values: dict[str, Any]
 ) -> dict[str, Any]:
     """These values with their texts packed."""
-    if values.keys().isdisjoint(TEXTS) or not compressed_texts.packs(transaction.dialect):
+    if values.keys().isdisjoint(TEXTS) or not columns.packs(transaction.dialect):
         return values
     row = (await transaction.execute(_KNOWN, {"round_id": round_id})).first()
     if row is None:
@@ -200,13 +200,13 @@ async def _packed(
             against = dictionary
             if name == "transcript":
                 against += _joined(known, dictionary)
-            pack = partial(compressed_texts.packed, transaction.dialect, values[name], against)
+            pack = partial(columns.packed, transaction.dialect, values[name], against)
             packs[name] = await _aside(pack, len(values[name]))
     return packs
 
 
 async def _unpacked(stored: str | bytes, dictionary: bytes) -> str:
-    return await _aside(partial(compressed_texts.unpacked, stored, dictionary), len(stored))
+    return await _aside(partial(columns.unpacked, stored, dictionary), len(stored))
 
 
 async def _aside(work: Callable[[], Result], size: int) -> Result:
@@ -218,7 +218,7 @@ def _joined(known: Mapping[str, Any], dictionary: bytes) -> bytes:
     """What a transcript repeats."""
     parts = (known[name] for name in _TRANSCRIBED)
     return "".join(
-        compressed_texts.unpacked(part, dictionary) for part in parts if part is not None
+        columns.unpacked(part, dictionary) for part in parts if part is not None
     ).encode()
 
 
@@ -244,7 +244,7 @@ async def add(
         "opened": opened,
         "deadline": deadline,
         "slot": slot,
-        "descriptor": compressed_texts.packed(transaction.dialect, descriptor, dictionary),
+        "descriptor": columns.packed(transaction.dialect, descriptor, dictionary),
         "sample": sample,
         "summary": summary,
     }
@@ -369,7 +369,7 @@ async def descriptors(
     return [
         (
             row.id,
-            compressed_texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample)),
+            columns.unpacked(row.descriptor, await _dictionary(transaction, row.sample)),
         )
         for row in found
     ]
@@ -390,7 +390,7 @@ async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
         .limit(limit)
     )
     return [
-        compressed_texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample))
+        columns.unpacked(row.descriptor, await _dictionary(transaction, row.sample))
         for row in await transaction.execute(chosen)
     ]
 
@@ -440,7 +440,7 @@ async def change(
             **{f"new_{name}": value for name, value in packs.items()},
         },
     )
-    if done.rowcount == 1 and values.get("report") and compressed_texts.packs(transaction.dialect):
+    if done.rowcount == 1 and values.get("report") and columns.packs(transaction.dialect):
         await _offer(transaction, round_id)
     return done.rowcount == 1
 
@@ -546,6 +546,30 @@ async def newest_releases(transaction: Transaction, most: int) -> list[str]:
         .limit(most)
     )
     return [str(row.id) for row in found]
+
+
+@dataclass(frozen=True)
+class Participation:
+    """How many curators are in the sum of a released round."""
+
+    id: str
+    query_id: str
+    opened: datetime
+    participants: int
+
+
+async def participation_since(transaction: Transaction, since: datetime) -> list[Participation]:
+    """Of the rounds that were opened since and released, the oldest first."""
+    found = await transaction.execute(
+        select(rounds.c.id, rounds.c.query_id, rounds.c.opened, rounds.c.participants)
+        .where(
+            rounds.c.id >= first_uuid7(since),
+            rounds.c.state == RoundState.RELEASED.value,
+            rounds.c.participants.is_not(None),
+        )
+        .order_by(rounds.c.id)
+    )
+    return [Participation(*row) for row in found]
 
 
 async def last_release(transaction: Transaction) -> Release | None:

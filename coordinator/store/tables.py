@@ -6,6 +6,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -17,11 +18,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 
 from common.store.columns import NAMES, Instant
-from common.store.identities import identity_table
-from common.store.party_identities import replaced_key_table
+from common.store.identities import identity_table, replaced_key_table
 from common.store.tokens import token_table
 from common.web.console.browser_sessions import console_tables
 from common.web.idempotency import idempotency_table
@@ -204,6 +205,29 @@ queries = Table(
     Column("stopped", Instant, nullable=True),
     Column("sample", String(36), nullable=True),
 )
+notifications = Table(
+    "notification",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("subject", String(256), nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("began", Instant, nullable=False),
+    Column("absent", Instant, nullable=True),
+    Column("ended", Instant, nullable=True, index=True),
+)
+deliveries = Table(
+    "notification_delivery",
+    metadata,
+    Column("notification", String(36), ForeignKey("notification.id"), primary_key=True),
+    Column("event", String(8), primary_key=True),
+    Column("outlet", String(16), primary_key=True),
+    Column("made", Instant, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Instant, nullable=True, index=True),
+    Column("delivered", Instant, nullable=True),
+    Column("problem", String(200), nullable=True),
+)
 rounds = Table(
     "round",
     metadata,
@@ -379,3 +403,12 @@ dataset_events = Table(
     Column("previous", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
 )
+
+
+def create(connection: Connection) -> None:
+    """All tables, with their first rows."""
+    metadata.create_all(connection)
+    connection.execute(text("INSERT INTO roster (id, version, next_number) VALUES (1, 0, 0)"))
+    connection.execute(
+        text("INSERT INTO storage_key (id, generation, state) VALUES (1, 1, 'idle')")
+    )

@@ -30,7 +30,7 @@ from curator.owner.routes import PeersPart
 from curator.owner.statement import OwnCurator
 from curator.store import stops
 from tacit.accounting.amounts import FEMTO, format_nano
-from tacit.accounting.zcdp_limits import ZcdpLimit
+from tacit.accounting.composition import ZcdpLimit
 from tacit.answers.curator import GivenContribution, NamedAggregator, UnitStatement
 from tacit.query.terms import PrivacyUnit
 from tacit.report.model import guess

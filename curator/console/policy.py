@@ -20,9 +20,8 @@ from common.bodies import parse_json
 from common.principals import Scope
 from common.web.console.pages import console_router, see
 from curator.console.view import AnyView, OperatorView, View
-from curator.owner import policy_trial, stopping
-from curator.owner.policies import beside, set_own
-from curator.owner.policy_trial import Tried
+from curator.owner import policies, stopping
+from curator.owner.policies import Tried, beside, set_own
 from curator.owner.statement import OwnCurator
 from curator.owner.stopping import Stop
 from curator.policy import Limit, Policy, agreed
@@ -92,7 +91,7 @@ async def change_policy(view: OperatorView) -> Response:
             return see(f"{subject.path}?said=policy")
     except DomainError as error:
         return await _show(view, subject, form, error=error)
-    tried = await policy_trial.try_on(view.database, (policy,), view.clock.now(), None)
+    tried = await policies.try_on(view.database, (policy,), view.clock.now(), None)
     return await _show(view, subject, form, tried=tried)
 
 
@@ -120,7 +119,7 @@ async def change_curator_policy(view: AnyView, curator_id: str) -> Response:
         return await _show(view, subject, form, error=error)
     assert policy is not None
     both = beside(policy, subject.of[0], view.caller, default)
-    tried = await policy_trial.try_on(view.database, both, view.clock.now(), subject.of)
+    tried = await policies.try_on(view.database, both, view.clock.now(), subject.of)
     return await _show(view, subject, form, tried=tried)
 
 

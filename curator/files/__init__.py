@@ -1,23 +1,16 @@
 """Files of readings in many formats, mapped, parsed and stored.
 
-routes                             the HTTP of imports
-options                            the parameters of an import
-importer                           recognises a file, checks a large one first, imports it
-storing                            what an import needs of the intake
-csv_import                         an import from beginning to end
-csv_columns                        which column means what, and its values
-day_rows                           a day a row: which column is which interval
-encoding                           UTF-16, Latin-1 and others
-recognise                          what a file looks like
-dry_run                            what a file would store
-nem12                              interval data of the Australian market
-metered                            files that name their meters: what follows
-nem13                              accumulation meters of the Australian market
-dsmr                               telegrams of the P1 port
-iec62056                           OBIS lists and load profiles
-mscons                             load profiles of the German market
-senml, influx, home_assistant      of sensors
-green_button                       the feed, its codes and its import
-upload                             bytes of a body, progress
-units_and_local_time               what a map declares
+routes                  the HTTP of imports
+options                 the parameters of an import
+recognise               what a file looks like
+importer                recognises a file, reads it to its end, stores what it holds
+storing                 where readings wait for the file's end, and how they are stored
+dry_run                 what a file would store
+metered                 files that name their meters: what their formats share
+upload                  bytes of a body, progress
+encoding                UTF-16, Latin-1 and others
+units_and_local_time    what a map declares
+tables                  CSV: header, columns, a day a row, and the import from beginning to end
+market                  Green Button, NEM12, NEM13, MSCONS
+devices                 DSMR, IEC 62056-21, SenML, InfluxDB, Home Assistant
 """

@@ -1,47 +1,35 @@
-"""Takes a file in: recognises it, checks a large one before anything is stored, and imports it.
-
-The file waits in a temporary file without a name, so that it can be read twice: an import that
-would store before it has read to the end reads the whole file once before. So nothing is stored of
-a damaged file.
-"""
+"""Takes a file in: recognises it, reads it to its end, and then stores what it holds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import Final
-
-import numpy as np
 
 from common.principals import Principal
 from common.runtime.process import give_back
 from curator.errors import BadImport
 from curator.files import recognise as looks
-from curator.files.csv_import import Import
-from curator.files.dsmr import DsmrReader
+from curator.files.devices.dsmr import DsmrReader
+from curator.files.devices.home_assistant import HomeAssistantReader
+from curator.files.devices.iec62056 import IecReader
+from curator.files.devices.influx import InfluxReader
+from curator.files.devices.senml import SenmlReader
 from curator.files.encoding import Decoder
-from curator.files.green_button import FeedImport
-from curator.files.home_assistant import HomeAssistantReader
-from curator.files.iec62056 import IecReader
-from curator.files.influx import InfluxReader
+from curator.files.market.green_button import FeedImport
+from curator.files.market.mscons import MsconsReader
+from curator.files.market.nem12 import NemImport
+from curator.files.market.nem13 import Nem13Reader
 from curator.files.metered import MeterImport, MeterMap, MeterReader
-from curator.files.mscons import MsconsReader
-from curator.files.nem12 import NemImport
-from curator.files.nem13 import Nem13Reader
 from curator.files.options import ImportOptions
 from curator.files.recognise import Recognised, recognise
-from curator.files.senml import SenmlReader
-from curator.files.storing import Columns, FileImport, ReadingStore
+from curator.files.storing import IN_MEMORY, FileImport, ReadingStore, Waiting
+from curator.files.tables.csv_import import Import
 from curator.files.upload import Imports, Progress, plain_chunks
-from curator.intake.intake import Status
-from curator.intake.reading import Times
 from curator.settings import CuratorSettings
 
-IN_MEMORY: Final = 4 << 20
-"""Bytes of a file that wait in memory."""
 READ: Final = 1 << 20
 READERS: Final[dict[str, Callable[[MeterMap], MeterReader]]] = {
     "dsmr": DsmrReader,
@@ -52,102 +40,6 @@ READERS: Final[dict[str, Callable[[MeterMap], MeterReader]]] = {
     "influx": InfluxReader,
     "home-assistant": HomeAssistantReader,
 }
-
-
-class Nowhere:
-    """The store of the first pass over a large file: it knows curators, and stores nothing."""
-
-    def __init__(self, store: ReadingStore) -> None:
-        self._store = store
-
-    @property
-    def times(self) -> Times:
-        """As in the store."""
-        return self._store.times
-
-    async def look(self) -> None:
-        """Nothing is loaded again."""
-
-    def hosts(self, name: str) -> bool:
-        """As in the store."""
-        return self._store.hosts(name)
-
-    def curator_of(self, named: str | None, caller: Principal) -> tuple[int, str]:
-        """As in the store."""
-        return self._store.curator_of(named, caller)
-
-    def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
-        """As in the store."""
-        return self._store.curators_of(names, caller)
-
-    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
-        """No device is made."""
-        return dict.fromkeys(wanted, 0)
-
-    async def store_columns(self, columns: Columns, register: str, unit: str) -> Counter[Status]:  # noqa: ARG002
-        """Nothing is stored."""
-        return Counter()
-
-    async def store_totals(
-        self,
-        columns: Columns,  # noqa: ARG002
-        register: str,  # noqa: ARG002
-        unit: str,  # noqa: ARG002
-        rollover: int | None,  # noqa: ARG002
-    ) -> Counter[Status]:
-        """Nothing is stored."""
-        return Counter()
-
-    async def count_rejected(self, counts: Counter[int], rows: int) -> None:
-        """Nothing is counted."""
-
-
-class Checked(Nowhere):
-    """The store of an import. Before it stores anything of a file that is not read to its end,
-    `check` reads the whole file, and raises BadImport where it is damaged. Until then devices have
-    numbers of this import."""
-
-    def __init__(self, store: ReadingStore, check: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(store)
-        self._check: Callable[[], Awaitable[None]] | None = check
-        self._numbers: dict[tuple[int, str], int] = {}
-        self._keys = np.zeros(0, np.int64)
-
-    async def _ready(self, columns: Columns) -> Columns:
-        """Readings with the keys of their devices, which are made, sorted by time and device."""
-        if self._check is not None:
-            check, self._check = self._check, None
-            await check()
-        new = list(self._numbers)[self._keys.size :]
-        if new:
-            made = await self._store.make_devices(new)
-            keys = np.array([made[device] for device in new], np.int64)
-            self._keys = np.concatenate([self._keys, keys])
-        times, devices = columns[0], self._keys[columns[1]]
-        if (np.diff(self._keys) > 0).all():  # as all new ones have: the order stays
-            return times, devices, columns[2], columns[3]
-        order = np.lexsort((devices, times))
-        return times[order], devices[order], columns[2][order], columns[3][order]
-
-    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
-        """A number for each; it is made with its first reading."""
-        numbers = self._numbers
-        return {device: numbers.setdefault(device, len(numbers)) for device in wanted}
-
-    async def store_columns(self, columns: Columns, register: str, unit: str) -> Counter[Status]:
-        """As in the store, after the check."""
-        return await self._store.store_columns(await self._ready(columns), register, unit)
-
-    async def store_totals(
-        self, columns: Columns, register: str, unit: str, rollover: int | None
-    ) -> Counter[Status]:
-        """As in the store, after the check."""
-        ready = await self._ready(columns)
-        return await self._store.store_totals(ready, register, unit, rollover)
-
-    async def count_rejected(self, counts: Counter[int], rows: int) -> None:
-        """As in the store."""
-        await self._store.count_rejected(counts, rows)
 
 
 class Spool:
@@ -196,21 +88,17 @@ class Importer:
         """
         progress = self.imports.begin(options.import_id)
         spool = Spool(self.settings)
+        waiting = Waiting(self.intake, self.settings.data_dir)
         await self.intake.look()
         try:
             await spool.fill(chunks)
             found = await self._recognised(spool, options, xml=xml)
             progress.taken_for = found.words
             options = options.filled({**found.parameters, "form": found.form})
-
-            async def check() -> None:
-                if not work.whole:
-                    scratch = Progress(progress.id, 0)
-                    first = self._work(options, Nowhere(self.intake), caller, scratch)
-                    await first.check(spool.chunks())
-
-            work = self._work(options, Checked(self.intake, check), caller, progress)
+            work = self._work(options, waiting, caller, progress)
             await work.run(spool.chunks())
+            await waiting.store(progress)
+            progress.state = "done"
         except BadImport as error:
             progress.state = "failed"
             extra = {**error.extra, "import": progress.answer().model_dump(exclude_unset=True)}
@@ -220,6 +108,7 @@ class Importer:
             raise
         finally:
             spool.close()
+            waiting.close()
             await asyncio.to_thread(give_back)
         return progress
 
@@ -245,15 +134,15 @@ class Importer:
         return recognise(text, given)
 
     def _work(
-        self, options: ImportOptions, store: ReadingStore, caller: Principal, progress: Progress
+        self, options: ImportOptions, waiting: Waiting, caller: Principal, progress: Progress
     ) -> FileImport:
-        settings = self.settings
+        settings, store = self.settings, self.intake
         if options.form == "green-button":
-            return FeedImport(store, settings, options.feed_map(), caller, progress)
+            return FeedImport(store, waiting, settings, options.feed_map(), caller, progress)
         if options.form == "nem12":
-            return NemImport(store, settings, options.nem_map(), caller, progress)
+            return NemImport(store, waiting, settings, options.nem_map(), caller, progress)
         if options.form in READERS:
             mapping = options.meter_map()
             reader = READERS[options.form](mapping)
-            return MeterImport(store, settings, mapping, caller, progress, reader)
-        return Import(store, settings, options.column_map(), caller, progress)
+            return MeterImport(store, waiting, settings, mapping, caller, progress, reader)
+        return Import(store, waiting, settings, options.column_map(), caller, progress)

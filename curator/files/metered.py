@@ -21,13 +21,13 @@ from pydantic import Field, field_validator
 
 from common.principals import Principal
 from common.runtime.clock import zone_named
-from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.files import csv_columns
+from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
-from curator.files.csv_header import misplaced
 from curator.files.encoding import as_utf8
-from curator.files.green_button import FeedMap
-from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.market.green_button import FeedMap
+from curator.files.storing import Booking, FileImport, ReadingStore, Waiting
+from curator.files.tables import columns as csv_columns
+from curator.files.tables.header import misplaced
 from curator.files.units_and_local_time import RegisterName, Twice, Unit
 from curator.files.upload import Progress
 from curator.settings import CuratorSettings
@@ -38,9 +38,6 @@ Ints = NDArray[np.int64]
 MAX_SERIES: Final = 1_000_000
 FLUSH: Final = 150_000
 """Readings that are held as text."""
-HOLD: Final = 2_000_000
-"""Readings that are held as numbers, 24 bytes each, before the file's end is known: of a file with
-more, the end is looked for before anything is stored, and that reads the file twice."""
 PIECE: Final = 1 << 20
 """Bytes that are parsed together."""
 
@@ -170,27 +167,27 @@ class LineReader:
 
 
 class MeterImport(FileImport):
-    """The import of one file. `whole`: it was read to its end and is not damaged."""
+    """The import of one file."""
 
     def __init__(
         self,
         intake: ReadingStore,
+        waiting: Waiting,
         settings: CuratorSettings,
         mapping: MeterMap,
         caller: Principal,
         progress: Progress,
         reader: MeterReader,
     ) -> None:
-        self._intake, self._settings, self._map = intake, settings, mapping
+        self._intake, self._waiting = intake, waiting
+        self._settings, self._map = settings, mapping
         self._caller, self.progress = caller, progress
         self._reader = reader
-        self.whole = False
         self._owners: dict[str, tuple[int, str] | None] = {}
         self._rejected: Counter[int] = Counter()
-        self._held: list[tuple[Booking, Ints, NDArray[np.int32], NDArray[np.int32], Ints]] = []
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end and store it. Raises BadImport if it is no file of the format."""
+        """Read a body to its end. Raises BadImport if it is no file of the format."""
         settings = self._settings
         plain = files.plain_chunks(
             chunks, settings.import_max_plain_bytes, settings.import_max_ratio
@@ -202,13 +199,10 @@ class MeterImport(FileImport):
                     if self._reader.found.count >= FLUSH:
                         await self._take()
             await asyncio.to_thread(self._reader.end)
-            self.whole = True
             await self._take()
-            await self._store()
         finally:
             self.progress.lines = self._reader.found.lines
             await self._intake.count_rejected(self._rejected, self.progress.rejected)
-        self.progress.state = "done"
 
     async def _take(self) -> None:
         found, faults = self._reader.found.take()
@@ -220,31 +214,11 @@ class MeterImport(FileImport):
             owner = self._owner(series, rows)
             if owner is not None:
                 owned.append((series, rows, owner[0], series.device or owner[1]))
-        made = await self._intake.make_devices([(key, device) for *_, key, device in owned])
-        blocks: dict[Booking, list[tuple[Ints, int, int, Ints]]] = {}
-        for series, rows, key, device in owned:
+        numbers = self._waiting.devices([(key, device) for *_, key, device in owned])
+        for number, (series, rows, key, _) in zip(numbers, owned, strict=True):
             times, values = await asyncio.to_thread(self._columns, series, rows, key)
             booking = Booking(series.register, series.unit, series.kind)
-            block = (times, made[key, device], key, values)
-            blocks.setdefault(booking, []).append(block)
-        for booking, parts in blocks.items():
-            sizes = [times.size for times, *_ in parts]
-            devices = np.repeat(np.array([p[1] for p in parts], np.int32), sizes)
-            owners = np.repeat(np.array([p[2] for p in parts], np.int32), sizes)
-            times = np.concatenate([times for times, *_ in parts])
-            values = np.concatenate([values for *_, values in parts])
-            self._held.append((booking, times, devices, owners, values))
-        if sum(each[1].size for each in self._held) >= HOLD:
-            await self._store()
-
-    async def _store(self) -> None:
-        held, self._held = self._held, []
-        for booking, times, devices, owners, values in held:
-            columns = (times, devices.astype(np.int64), owners.astype(np.int64), values)
-            try:
-                await book(self._intake, self.progress, columns, booking)
-            except BadItem as error:
-                raise BadImport(error.detail, pointer=error.pointer) from None
+            self._waiting.add(booking, times, number, values)
 
     def _columns(self, series: Series, rows: Rows, owner: int) -> tuple[Ints, Ints]:
         """Times and quantities of what can be stored."""

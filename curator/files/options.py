@@ -10,10 +10,10 @@ from pydantic_core import to_json
 
 from common.bodies import invalid_from
 from curator.errors import BadImport
-from curator.files.csv_columns import ColumnMap
-from curator.files.green_button import FeedMap
+from curator.files.market.green_button import FeedMap
+from curator.files.market.nem12 import NemMap
 from curator.files.metered import MeterMap
-from curator.files.nem12 import NemMap
+from curator.files.tables.columns import ColumnMap
 
 Map = TypeVar("Map", ColumnMap, FeedMap, NemMap, MeterMap)
 Form = Literal[

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from curator.files.day_rows import DATE_NAMES, NoDays, day_columns, is_date
 from curator.files.options import Form
+from curator.files.tables.day_rows import DATE_NAMES, NoDays, day_columns, is_date
 from tacit.records.text_files import exact_number
 
 HEAD_BYTES: Final = 1 << 18
@@ -152,17 +152,21 @@ def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def _delimiter(lines: Sequence[str], given: Mapping[str, Any]) -> str:
-    """The given one; else the only one by which most lines have the same number of cells."""
+    """The given one; else that by which the most lines, and more than half, have the same number
+    of cells: in a decimal comma the header and whole numbers have no part."""
     if "delimiter" in given:
         named = str(given["delimiter"])
         return "\t" if named in ("tab", "\\t") else named[:1] or ","
-    candidates = []
+    best, most = ",", 0
     for delimiter in (",", ";", "\t", "|"):
+        if delimiter == given.get("decimal"):
+            continue
         counts = [len(row) for row in _cells(lines[:_LINES], delimiter) if any(row)]
         usual = max(set(counts), key=counts.count, default=1)
-        if usual > 1 and 2 * counts.count(usual) > len(counts):
-            candidates.append(delimiter)
-    return "," if "," in candidates or not candidates else candidates[0]
+        alike = counts.count(usual)
+        if usual > 1 and 2 * alike > len(counts) and alike > most:
+            best, most = delimiter, alike
+    return best
 
 
 def _header_at(rows: Sequence[tuple[int, list[str]]], given: Mapping[str, Any]) -> int | None:

@@ -38,7 +38,7 @@ async def plain_chunks(
 ) -> AsyncIterator[bytes]:
     """The plain bytes of a body, by its first bytes gzip, xz or as it is. Raises BadImport."""
     decoder: Decompressor | _Plain | None = None
-    head, received, produced = b"", 0, 0
+    head, received, produced, blank = b"", 0, 0, 0
     async for chunk in chunks:
         received += len(chunk)
         if decoder is None:
@@ -52,6 +52,9 @@ async def plain_chunks(
                 produced += len(piece)
                 if produced > max_plain or produced > _SLACK + max_ratio * received:
                     raise BadImport("the file grows too much when it is decompressed")
+                blank = 0 if piece.strip() else blank + len(piece)
+                if blank > _SLACK:
+                    raise BadImport(f"the file has {_SLACK} blanks and empty lines in a row")
                 yield piece
         except MalformedContent:
             raise BadImport("the compressed file is damaged") from None

@@ -18,20 +18,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.intake.reading import MAX_STORED
 from curator.store import bulk_insert
-from curator.store.bulk_insert import Meter, Total
+from curator.store.blocks import Columns
+from curator.store.bulk_insert import Span
 from curator.store.readings import Row
 
+Total = tuple[int, int, int | None]
+"""time, total, rollover."""
+Meter = tuple[int, int]
+"""device, register."""
 DIP_US: Final = 3600 * 10**6
-ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
+ACCEPTED, DUPLICATE, CONFLICT = OUTCOMES = "accepted", "duplicate", "conflict"
 
 
 def difference(before: int, now: int, rollover: int | None) -> int:
@@ -115,41 +123,144 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
     return Merged(tuple(statuses), changed, deltas, tuple(corrected))
 
 
-async def _around(transaction: Transaction, meter: Meter, sent: Sequence[Sent]) -> list[Total]:
-    """The known readings on which what is booked may depend: the neighbours of those sent, or two
-    hours on both sides where there may be a dip (a reading in one depends on others within one)."""
-    first, last = min(each.time for each in sent), max(each.time for each in sent)
-    near = await bulk_insert.around(transaction, meter, first, last)
-    order = sorted([(time, total) for time, total, _ in near] + [(s.time, s.total) for s in sent])
-    highest = await bulk_insert.highest(transaction, meter, first - DIP_US, first)
-    ascending = all(before[1] <= after[1] for before, after in pairwise(order))
-    if ascending and highest <= order[0][1] and not any(each.correction for each in sent):
-        return near
-    wide = (first - 2 * DIP_US, last + 2 * DIP_US)
-    return await bulk_insert.around(transaction, meter, *wide)
+async def _known(
+    transaction: Transaction, register: int, sent: Mapping[int, Sequence[Sent]]
+) -> dict[int, list[Total]]:
+    """By device the known readings on which what is booked may depend: the neighbours of those
+    sent, or two hours on both sides where there may be a dip (a reading in one depends on others
+    within one)."""
+    spans = [
+        (device, min(each.time for each in items), max(each.time for each in items))
+        for device, items in sent.items()
+    ]
+    near = await _around(transaction, register, spans)
+    hours = [(device, first - DIP_US, first) for device, first, _ in spans]
+    highest = await bulk_insert.highest(transaction, register, hours)
+    wide = []
+    for (device, first, last), high in zip(spans, highest, strict=True):
+        items = sent[device]
+        totals = [(time, total) for time, total, _ in near[device]]
+        order = sorted([*totals, *((each.time, each.total) for each in items)])
+        ascending = all(before[1] <= after[1] for before, after in pairwise(order))
+        if not ascending or high > order[0][1] or any(each.correction for each in items):
+            wide.append((device, first - 2 * DIP_US, last + 2 * DIP_US))
+    return near | await _around(transaction, register, wide)
+
+
+async def _around(
+    transaction: Transaction, register: int, spans: Sequence[Span]
+) -> dict[int, list[Total]]:
+    around: dict[int, list[Total]] = {device: [] for device, *_ in spans}
+    found = await bulk_insert.around(transaction, register, spans)
+    for place, time, total, rollover in found:
+        around[spans[place][0]].append((time, total, rollover))
+    return around
 
 
 async def take_totals(
-    transaction: Transaction, sent: dict[Meter, list[Sent]], curators: dict[int, int]
+    transaction: Transaction, sent: Mapping[Meter, Sequence[Sent]], curators: Mapping[int, int]
 ) -> dict[Meter, Merged]:
     """Store readings of many counters and the resulting deltas. `curators` maps each device to its
     curator."""
+    await exclusive(transaction, "readings")  # what is known must not change meanwhile
     result: dict[Meter, Merged] = {}
-    totals: list[tuple[Meter, Total]] = []
+    totals: list[tuple[int, int, int, int, int | None]] = []
     rows: list[Row] = []
-    for meter in sorted(sent):  # everybody locks in the same order
-        device, register = meter
-        await exclusive(transaction, f"counter {device}")
-        around = await _around(transaction, meter, sent[meter])
-        merged = merge_totals(around, sent[meter])
-        result[meter] = merged
-        totals += [(meter, total) for total in merged.totals]
-        randoms = {total.time: total.random for total in sent[meter]}
-        spare = sent[meter][0].random ^ 1
-        rows += [
-            (register, time, device, curators[device], delta, randoms.get(time, spare), None)
-            for time, delta in merged.deltas
-        ]
-    await bulk_insert.put_totals(transaction, totals)
+    for register in sorted({register for _, register in sent}):
+        own = {device: items for (device, key), items in sent.items() if key == register}
+        known = await _known(transaction, register, own)
+        for device, items in own.items():
+            merged = merge_totals(known[device], items)
+            result[device, register] = merged
+            totals += [(device, register, *total) for total in merged.totals]
+            randoms = {total.time: total.random for total in items}
+            spare = items[0].random ^ 1
+            rows += [
+                (register, time, device, curators[device], delta, randoms.get(time, spare), None)
+                for time, delta in merged.deltas
+            ]
+    await bulk_insert.put_totals(transaction, sorted(totals, key=lambda row: row[:3]))
     await bulk_insert.put_readings(transaction, sorted(rows, key=lambda row: row[:3]))
     return result
+
+
+async def take_columns(
+    transaction: Transaction, register: int, columns: Columns, rollover: int | None
+) -> NDArray[np.int8]:
+    """The same for totals of one register, as columns by time: their outcomes, as the places of
+    ACCEPTED, DUPLICATE and CONFLICT in `OUTCOMES`. Nothing is corrected.
+
+    A counter that does not fall, as nearly all do, is booked by column; of the others what is
+    booked follows from `merge_totals`.
+    """
+    await exclusive(transaction, "readings")
+    devices, first, place = np.unique(columns.devices, return_index=True, return_inverse=True)
+    last = columns.times.size - 1 - np.unique(columns.devices[::-1], return_index=True)[1]
+    ends = (devices, columns.times[first], columns.times[last])
+    spans = list(zip(*(end.tolist() for end in ends), strict=True))
+    near = await bulk_insert.around(transaction, register, spans)
+    hours = [(device, begin - DIP_US, begin) for device, begin, _ in spans]
+    highest = np.array(await bulk_insert.highest(transaction, register, hours), np.int64)
+    there = np.array([row[:3] for row in near], np.int64).reshape(-1, 3)
+
+    # All of them, by device and time: of one time the known one is first, then those sent.
+    known = there.shape[0]
+    whose = np.concatenate([there[:, 0], place])
+    when = np.concatenate([there[:, 1], columns.times])
+    totals = np.concatenate([there[:, 2], columns.quantities])
+    sent = np.arange(whose.size) - known
+    order = np.lexsort((sent, when, whose))
+    whose, when, totals, sent = whose[order], when[order], totals[order], sent[order]
+    heads = np.concatenate(([True], (whose[1:] != whose[:-1]) | (when[1:] != when[:-1])))
+    same = totals == totals[np.maximum.accumulate(np.where(heads, np.arange(heads.size), 0))]
+    found = np.where(heads, 0, np.where(same, 1, 2)).astype(np.int8)
+    outcomes = np.empty(columns.times.size, np.int8)
+    outcomes[sent[sent >= 0]] = found[sent >= 0]
+
+    whose, when, totals, sent = whose[heads], when[heads], totals[heads], sent[heads]
+    follows = whose[1:] == whose[:-1]
+    steps = np.diff(totals)
+    begins = np.concatenate(([True], ~follows))
+    uneven = np.zeros(devices.size, np.bool_)
+    uneven[whose[1:][follows & (steps < 0)]] = True
+    uneven |= highest > totals[begins]
+    falls = uneven[whose]
+
+    new = sent >= 0
+    at = np.flatnonzero(new & ~falls)
+    await bulk_insert.put_totals(
+        transaction,
+        [
+            (device, register, time, total, rollover)
+            for device, time, total in _lists(devices[whose[at]], when[at], totals[at])
+        ],
+    )
+    changed = np.flatnonzero(follows & (new[1:] | new[:-1]) & ~falls[1:])
+    own = np.where(new[changed], sent[changed], first[whose[changed]])
+    # A known reading that has had none after it is not booked yet: its place is made up.
+    randoms = np.where(new[changed], columns.randoms[own], columns.randoms[own] ^ 1)
+    booked = (
+        *(when[changed], devices[whose[changed]], columns.curators[own]),
+        *(np.minimum(steps[changed], MAX_STORED), randoms),
+    )
+    by_place = np.lexsort((booked[1], booked[0]))
+    rows = zip(*(column[by_place].tolist() for column in booked), strict=True)
+    await bulk_insert.put_readings(transaction, [(register, *row, None) for row in rows])
+
+    left = np.flatnonzero(uneven[place])
+    if left.size:
+        items: dict[Meter, list[Sent]] = {}
+        places: dict[Meter, list[int]] = {}
+        some = columns[left]
+        sending = _lists(left, some.times, some.devices, some.quantities, some.randoms)
+        for number, time, device, total, random in sending:
+            items.setdefault((device, register), []).append(Sent(time, total, rollover, random))
+            places.setdefault((device, register), []).append(number)
+        whom = dict(zip(some.devices.tolist(), some.curators.tolist(), strict=True))
+        for meter, merged in (await take_totals(transaction, items, whom)).items():
+            outcomes[places[meter]] = [OUTCOMES.index(status) for status in merged.statuses]
+    return outcomes
+
+
+def _lists(*columns: NDArray[np.int64]) -> Iterator[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)

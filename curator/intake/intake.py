@@ -24,7 +24,7 @@ from common.principals import Principal, Scope
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
-from curator.intake.counters import Sent, take_totals
+from curator.intake.counters import OUTCOMES, Meter, Sent, take_columns, take_totals
 from curator.intake.hosted_names import Hosted
 from curator.intake.reading import Item, Times, parse_item, suits
 from curator.ledger import presence_bits
@@ -33,7 +33,7 @@ from curator.store import history, intake_counts
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.blocks import Columns
-from curator.store.bulk_insert import Meter, insert_columns
+from curator.store.bulk_insert import insert_columns
 from curator.store.readings import KeptRegister, Row
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -354,22 +354,9 @@ class Intake:
             kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
             suits(mismatch(register, unit, kept[register].base))
             key = kept[register].key
-            sent: dict[Meter, list[Sent]] = {}
-            places: dict[Meter, list[int]] = {}
-            rows = zip(times.tolist(), devices.tolist(), totals.tolist(), strict=True)
-            for place, ((time, device, total), random) in enumerate(
-                zip(rows, self.randoms(times.size), strict=True)
-            ):
-                sent.setdefault((device, key), []).append(Sent(time, total, rollover, random))
-                places.setdefault((device, key), []).append(place)
-            whose = dict(zip(devices.tolist(), owners.tolist(), strict=True))
-            statuses = np.empty(times.size, object)
-            for meter, merged in (await take_totals(transaction, sent, whose)).items():
-                statuses[places[meter]] = merged.statuses
-            outcomes = {
-                status: statuses == status.value
-                for status in (Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT)
-            }
+            columns_sent = Columns(times, devices, owners, totals, self._words(times.size))
+            found = await take_columns(transaction, key, columns_sent, rollover)
+            outcomes = {Status(name): found == at for at, name in enumerate(OUTCOMES)}
             await self._note_columns(transaction, (register, key), columns, outcomes)
         return _counted(outcomes)
 

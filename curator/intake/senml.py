@@ -19,11 +19,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cbor2
 
@@ -42,6 +41,7 @@ LABELS: Final[Mapping[int, str]] = {
     **{3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd"},
 }
 _KNOWN: Final = frozenset(LABELS.values())
+_PLAIN: Final = frozenset({"n", "u", "t", "v"})
 _BASE: Final = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
 _UNITS: Final = {"/": "1", "count": "1"}
 """Of the units of SenML those that the catalogue has under another name."""
@@ -50,8 +50,7 @@ _LARGEST: Final = Decimal(10) ** 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """A resolved record. `time` in microseconds, since 1970 or, if `relative`, from now."""
 
     device: str
@@ -76,13 +75,11 @@ class Resolver:
         if isinstance(raw, Doubled) or not isinstance(raw, dict):
             raise NotReadings("a record of SenML is an object, and has a label once")
         record = raw
-        if not raw.keys() <= _KNOWN:
-            record = {LABELS.get(key, key) if type(key) is int else key: raw[key] for key in raw}
-            for label in record:
-                if isinstance(label, str) and label.endswith("_"):
-                    raise NotReadings("a label that ends with _ is not understood")
-        if not _BASE.isdisjoint(record):
-            self._base(record)
+        if not raw.keys() <= _PLAIN:  # which nearly all records have
+            if not raw.keys() <= _KNOWN:
+                record = _labelled(raw)
+            if not _BASE.isdisjoint(record):
+                self._base(record)
         value = record.get("v")
         if value is None:
             for label, what in (("vs", "a text"), ("vb", "a truth value"), ("vd", "data")):
@@ -109,7 +106,7 @@ class Resolver:
         return Measurement(
             *place,
             _UNITS.get(unit, unit),
-            int((time * 10**6).to_integral_value(ROUND_FLOOR)),
+            _microseconds(time),
             time < RELATIVE,
             self._value + _number(value, "v"),
         )
@@ -132,6 +129,21 @@ class Resolver:
             raise NotReadings(f"{error.pointer} {error.detail}") from None
 
 
+def _labelled(raw: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A record by the names of its labels, where CBOR has numbers."""
+    record = {LABELS.get(key, key) if type(key) is int else key: raw[key] for key in raw}
+    if any(isinstance(label, str) and label.endswith("_") for label in record):
+        raise NotReadings("a label that ends with _ is not understood")
+    return record
+
+
+def _microseconds(time: Decimal) -> int:
+    whole = int(time)
+    if whole == time:
+        return whole * 10**6
+    return int((time * 10**6).to_integral_value(ROUND_FLOOR))
+
+
 def _text(value: Any, label: str) -> str:
     if not isinstance(value, str) or len(value) > 256:
         raise BadItem("is not a text of at most 256 characters", pointer=f"/{label}")
@@ -139,7 +151,9 @@ def _text(value: Any, label: str) -> str:
 
 
 def _number(value: Any, label: str) -> Decimal:
-    if isinstance(value, float):
+    if isinstance(value, Decimal):
+        pass
+    elif isinstance(value, float):
         value = Decimal(repr(value))
     elif isinstance(value, int) and not isinstance(value, bool):
         value = Decimal(value)

@@ -25,7 +25,7 @@ from common.web.wire import NDJSON
 from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
 from curator.intake.intake import Answer, Intake, Status, together
-from curator.intake.reading import items_of, load_json
+from curator.intake.reading import Doubled, items_of, load_json
 from curator.intake.senml import SENML_CBOR, SENML_JSON, items_of_senml
 from curator.mqtt.mapping import RECEIVED, ReadingRule, Route, TopicRule
 from tacit.errors import DomainError, Invalid
@@ -151,9 +151,11 @@ def _milliseconds(microseconds: int) -> Decimal:
 
 
 def _at(content: Any, pointer: str) -> Any:
-    """The value at a JSON pointer, or None."""
+    """The value at a JSON pointer, or None. Raises BadItem on a way through a doubled field."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(content, Doubled):
+            raise BadItem("a field is given twice")
         if isinstance(content, dict):
             content = content.get(name)
         elif isinstance(content, list) and name.isdecimal() and int(name) < len(content):

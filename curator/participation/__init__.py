@@ -1,7 +1,6 @@
 """From a round's announcement to a settled contribution.
 
-loop               finds, prepares and delivers, repeatedly
-discovery          which rounds ask for these curators, and a moment for each party
+loop               finds rounds, plans a moment for each party, prepares and delivers, repeatedly
 consent            which curators participate, which refuse and why
 windows            the readings of a window
 preparation        what readings and records become, in groups of bounded size

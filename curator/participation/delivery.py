@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import cbor2
 
-from common.batches import batches
+from common.arrays import batches
 from common.bodies import CBOR, encode
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger

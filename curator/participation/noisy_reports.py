@@ -1,6 +1,6 @@
 """Noisy reports for federated jobs that collect them: decided, drawn once, stored, then sent.
 
-Spec: jobs, "Federated jobs"; budget, section 5. The algorithm's encoder (`tacit.encoders.reports`)
+Spec: jobs, "Federated jobs"; budget, section 5. The algorithm's encoder (`tacit.encoders.sums`)
 determines what reports cost and how they are made, from the mechanism that the descriptor names.
 All reports of a curator are drawn together and stored in the transaction of their debit; only those
 bytes are ever sent. A curator that has reported does not report again, whatever rows it gets: no
@@ -47,7 +47,7 @@ from tacit import sets
 from tacit.accounting import amounts as accounting
 from tacit.accounting.amounts import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
-from tacit.encoders.reports import OF_ITEMS, Cost, Encoding, EncodingRefused, read
+from tacit.encoders.sums import OF_ITEMS, Cost, Encoding, EncodingRefused, read_encoding
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.protocol.round.agreement import DescriptorRefused, check_opened
@@ -208,7 +208,7 @@ class Reporting:
         Raises EncodingRefused for what is not known, or is not protected; a RoundRefused.
         """
         self.restore.check(descriptor.opened, self.clock.now())
-        encoding = read(descriptor.algorithm, descriptor.encoding)
+        encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
             raise EncodingRefused("a figure holds in the sound stance, and only there")

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.batches import batches
+from common.arrays import batches
 from curator.engine import (
     Engine,
     HostPart,

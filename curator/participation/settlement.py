@@ -17,7 +17,7 @@ from prometheus_client import Counter
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from common.batches import batches
+from common.arrays import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating

@@ -8,7 +8,7 @@ Columns are little-endian integers: curators and devices of 4 bytes, quantities 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, bindparam, delete, func, insert, select, update
 
-from common.batches import batches
+from common.arrays import batches
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store.tables import reading_blocks as table
@@ -142,10 +142,10 @@ async def add(transaction: Transaction, register: int, instants: Iterable[Column
     )
 
 
-async def quantities(transaction: Transaction, places: Iterable[Place]) -> dict[Place, int]:
+async def quantities(transaction: Transaction, places: Sequence[Place]) -> dict[Place, int]:
     """The readings in blocks at these places, and what they are."""
     by_place: dict[Place, int] = {}
-    for register, wanted in _by_register(places).items():
+    for register, wanted in (await _by_register(transaction, places)).items():
         for time, devices, values in await at_instants(transaction, register, wanted):
             for device, value in zip(devices.tolist(), values.tolist(), strict=True):
                 by_place[register, time, device] = value
@@ -189,12 +189,12 @@ async def of_devices(
     return found, min(times) if len(times) == instants else None
 
 
-async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
+async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
     """Make rows of the readings in blocks at these places. All writers of readings wait."""
     await exclusive(transaction, "readings")  # else two could cut one block at the same time
     chosen = [
         (register, block.id, devices)
-        for register, wanted in _by_register(places).items()
+        for register, wanted in (await _by_register(transaction, places)).items()
         for block, devices in await _near(transaction, register, wanted)
     ]
     for register, key, wanted in chosen:
@@ -291,8 +291,7 @@ async def _near(
     near: list[tuple[Row[int, int, int, int], Ints]] = []
     if not wanted:
         return near
-    span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
-    if (await transaction.execute(_SPAN, span)).first() is None:
+    if not await _any(transaction, register, min(wanted), max(wanted)):
         return near  # as in most stores: no list of instants is made a statement
     for times in batches(sorted(wanted), _one, _INSTANTS):
         values = {"of_register": register, "times": times}
@@ -304,11 +303,30 @@ async def _near(
     return near
 
 
-def _by_register(places: Iterable[Place]) -> dict[int, dict[int, Ints]]:
-    """Devices, ascending and each once, by register and time."""
+async def _any(transaction: Transaction, register: int, start: int, last: int) -> bool:
+    """Whether any block is of these instants, both included."""
+    span = {"of_register": register, "start": start, "last": last}
+    return (await transaction.execute(_SPAN, span)).first() is not None
+
+
+async def _by_register(
+    transaction: Transaction, places: Sequence[Place]
+) -> dict[int, dict[int, Ints]]:
+    """Devices, ascending and each once, by register and time: of registers with blocks nearby."""
+    spans: dict[int, list[int]] = {}
+    for register, time, _ in places:
+        span = spans.setdefault(register, [time, time])
+        if time < span[0]:
+            span[0] = time
+        elif time > span[1]:
+            span[1] = time
+    near = {
+        register for register, span in spans.items() if await _any(transaction, register, *span)
+    }
     wanted: dict[int, dict[int, list[int]]] = {}
-    for register, time, device in places:
-        wanted.setdefault(register, {}).setdefault(time, []).append(device)
+    for register, time, device in places if near else ():
+        if register in near:
+            wanted.setdefault(register, {}).setdefault(time, []).append(device)
     return {
         register: {
             time: np.unique(np.array(devices, np.int64)) for time, devices in instants.items()

@@ -6,15 +6,17 @@ stored already, in either form, is compared and stays.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import bindparam, select, text
 
-from common.batches import batches
+from common.arrays import batches
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks
@@ -174,64 +176,83 @@ def _rows(register: int, columns: Columns) -> list[Row]:
 
 # Totals of counters, and the amounts that follow from them: read and written many at a time.
 
-Total = tuple[int, int, int | None]
-"""time, total, rollover."""
-Meter = tuple[int, int]
-"""device, register."""
-
-_AROUND = text(
-    "SELECT time, total, rollover FROM counter WHERE device = :device AND register = :register "
-    "AND time >= COALESCE((SELECT MAX(time) FROM counter WHERE device = :device "
-    "AND register = :register AND time < :first), :first) "
-    "AND time <= COALESCE((SELECT MIN(time) FROM counter WHERE device = :device "
-    "AND register = :register AND time > :last), :last)"
-)
-_HIGHEST = text(
-    "SELECT COALESCE(MAX(total), 0) AS highest FROM counter WHERE device = :device "
-    "AND register = :register AND time >= :first AND time < :last"
-)
-_PUT_TOTAL = text(
-    "INSERT INTO counter (device, register, time, total, rollover) "
-    "VALUES (:device, :register, :time, :total, :rollover) "
+_SPANS: Final = {
+    "sqlite": "(SELECT key AS place, json_extract(value, '$[0]') AS device, "
+    "json_extract(value, '$[1]') AS first, json_extract(value, '$[2]') AS last "
+    "FROM json_each(:spans))",
+    "postgresql": "(SELECT number - 1 AS place, CAST(value->>0 AS integer) AS device, "
+    "CAST(value->>1 AS bigint) AS first, CAST(value->>2 AS bigint) AS last "
+    "FROM json_array_elements(CAST(:spans AS json)) WITH ORDINALITY AS listed (value, number))",
+}
+"""Spans of many counters, as one parameter: a statement each would take longer than the rest."""
+_OF = "counter WHERE device = span.device AND register = :register AND time"
+_AROUND: Final = {
+    name: text(
+        "SELECT span.place, there.time, there.total, there.rollover "  # noqa: S608
+        f"FROM {spans} AS span CROSS JOIN counter AS there "
+        "WHERE there.device = span.device AND there.register = :register AND there.time "
+        f"BETWEEN COALESCE((SELECT MAX(time) FROM {_OF} < span.first), span.first) "
+        f"AND COALESCE((SELECT MIN(time) FROM {_OF} > span.last), span.last)"
+    )
+    for name, spans in _SPANS.items()
+}
+_HIGHEST: Final = {
+    name: text(
+        "SELECT span.place, "  # noqa: S608
+        f"(SELECT MAX(total) FROM {_OF} >= span.first AND time < span.last) AS highest "
+        f"FROM {spans} AS span"
+    )
+    for name, spans in _SPANS.items()
+}
+_PUT_TOTAL = (
+    "INSERT INTO counter (device, register, time, total, rollover) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (device, register, time) "
     "DO UPDATE SET total = excluded.total, rollover = excluded.rollover"
 )
-_PUT_READING = text(
+_PUT_READING = (
     "INSERT INTO reading (register, time, device, curator, quantity, random, vector) "
-    "VALUES (:register, :time, :device, :curator, :quantity, :random, :vector) "
-    "ON CONFLICT (register, time, device) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (register, time, device) "
     "DO UPDATE SET quantity = excluded.quantity, vector = excluded.vector"
 )
+Span = tuple[int, int, int]
+"""device, first and last time."""
 
 
-async def around(transaction: Transaction, meter: Meter, first: int, last: int) -> list[Total]:
-    """The totals of a counter from `first` to `last`, and its neighbours on both sides."""
-    values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
-    rows = (await transaction.execute(_AROUND, values)).all()
-    return [(row.time, row.total, row.rollover) for row in rows]
+async def around(
+    transaction: Transaction, register: int, spans: Sequence[Span]
+) -> list[tuple[int, int, int, int | None]]:
+    """The totals of counters in their spans, and the neighbours on both sides: place of the span,
+    time, total, rollover."""
+    values = {"register": register, "spans": json.dumps(spans)}
+    found = await transaction.execute(_AROUND[transaction.dialect.name], values)
+    return [(row[0], row[1], row[2], row[3]) for row in found]
 
 
-async def highest(transaction: Transaction, meter: Meter, first: int, last: int) -> int:
-    """The highest total of a counter from `first` to before `last`; 0 if there is none."""
-    values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
-    found: int = (await transaction.execute(_HIGHEST, values)).scalar_one()
-    return found
+async def highest(transaction: Transaction, register: int, spans: Sequence[Span]) -> list[int]:
+    """The highest total of each counter in its span, without its last time; 0 if there is none."""
+    values = {"register": register, "spans": json.dumps(spans)}
+    found = await transaction.execute(_HIGHEST[transaction.dialect.name], values)
+    totals = {row.place: row.highest for row in found}
+    return [totals[place] or 0 for place in range(len(spans))]
 
 
-async def put_totals(transaction: Transaction, totals: Sequence[tuple[Meter, Total]]) -> None:
-    """Store totals, in place of others of the same times."""
-    if totals:
-        rows = [
-            {"device": device, "register": register, "time": time, "total": total, "rollover": end}
-            for (device, register), (time, total, end) in totals
-        ]
-        await transaction.execute(_PUT_TOTAL, rows)
+async def put_totals(
+    transaction: Transaction, rows: Sequence[tuple[int, int, int, int, int | None]]
+) -> None:
+    """Store totals (device, register, time, total, rollover), in place of others of the times."""
+    await _put(transaction, _PUT_TOTAL, rows)
 
 
 async def put_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
     """Store derived readings, replacing earlier ones; the random id, so the order, stays."""
-    if rows:
-        await blocks.take_out(transaction, [row[:3] for row in rows])
-        names = ("register", "time", "device", "curator", "quantity", "random", "vector")
-        values = [dict(zip(names, row, strict=True)) for row in rows]
-        await transaction.execute(_PUT_READING, values)
+    await blocks.take_out(transaction, [row[:3] for row in rows])
+    await _put(transaction, _PUT_READING, rows)
+
+
+async def _put(transaction: Transaction, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    if transaction.dialect.name == "postgresql":
+        marks = iter(range(1, statement.count("?") + 1))
+        statement = re.sub(r"\?", lambda _: f"${next(marks)}", statement)
+    await transaction.on_driver(lambda driver: driver.executemany(statement, rows))

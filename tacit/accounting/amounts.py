@@ -149,7 +149,7 @@ def format_amount(amount: Amount | EpsilonDelta | None) -> dict[str, str]:
 
 
 def format_both(amount: Amount | None) -> dict[str, str]:
-    """All four figures: `format_amount`, and rho with the delta that is counted beside it."""
+    """All four figures: `format_amount`, and rho with the delta that is counted with it."""
     rho, rho_delta = (None, None) if amount is None else (amount.rho, amount.rho_delta)
     return {**format_amount(amount), "rho": format_nano(rho), "rho_delta": format_femto(rho_delta)}
 

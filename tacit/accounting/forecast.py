@@ -19,9 +19,8 @@ from typing import Final
 import numpy as np
 
 from tacit.accounting.amounts import MOST_RHO, NANO, Cost, scaled
-from tacit.accounting.composition import basic, round_loss, tight, worst_instant
+from tacit.accounting.composition import basic, round_loss, stated_epsilon, tight, worst_instant
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 

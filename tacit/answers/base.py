@@ -23,7 +23,7 @@ class Answer(BaseModel):
     """An answer of the API, or a part of one. Its fields are attributes; `answer["id"]` is the JSON
     of a field under its name in the API, and `dict(answer)` that of all."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     @cached_property
     def _json(self) -> dict[str, Any]:
@@ -68,6 +68,21 @@ def _keep(value: object, received: Any) -> None:
     elif isinstance(value, list | tuple):
         for item, part in zip(value, received, strict=True):
             _keep(item, part)
+
+
+class Support(Answer):
+    """What an operator sends to who helps. `libraries`: versions by name; `settings`: with `[set]`
+    for a secret and for a text that may be private; `revision`: of the database's schema; `rows`:
+    of each table."""
+
+    service: str
+    version: str
+    platform: dict[str, str]
+    libraries: dict[str, str]
+    settings: dict[str, Any]
+    revision: str
+    rows: dict[str, int]
+    log: list[str]
 
 
 class Health(Answer):

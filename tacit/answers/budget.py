@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tacit.answers.base import Answer, Figure, Time
-from tacit.answers.jobs import Amount
-from tacit.protocol.trust import ShownLedgerSeal
+from tacit.answers.datasets import Amount
 
 Unit = Literal["record", "curator"]
 
@@ -217,18 +216,6 @@ class LedgerEvents(Answer):
     """A page of the ledger, the oldest rows first."""
 
     events: list[LedgerEvent]
-
-
-class DaySeal(ShownLedgerSeal):
-    """The ledger's head of a day, counted from 1970, sealed."""
-
-    day: int
-
-
-class LedgerSeals(Answer):
-    """A page of seals, the oldest first."""
-
-    seals: list[DaySeal]
 
 
 class BrokenRow(Answer):

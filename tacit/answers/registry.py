@@ -35,7 +35,8 @@ class PolicyOfAggregator(Answer):
 class PairedAggregator(Answer):
     """An aggregator that is paired. The other fields, if asked for: what was seen when the
     coordinator looked last. `fingerprint_seen`: of the identity it shows, which may be another than
-    the paired one; `epoch`: of its sealing key; `problem`: why it is not reachable."""
+    the paired one; `epoch`: of its sealing key; `ahead_s`: how far its
+    clock is ahead of the coordinator's; `problem`: why it is not reachable."""
 
     id: str
     url: str
@@ -44,6 +45,7 @@ class PairedAggregator(Answer):
     fingerprint: str
     reachable: bool | None = None
     looked: Time | None = None
+    ahead_s: int | None = None
     problem: str | None = None
     fingerprint_seen: str | None = None
     epoch: int | None = None

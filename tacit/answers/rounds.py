@@ -1,14 +1,11 @@
-"""Answers about queries and their rounds. Spec: aggregation, section 7; console, section 7."""
+"""Answers about the state of rounds. Spec: aggregation, section 7; console, section 7."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from tacit.answers.base import Answer, Figure, Time
-from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
-from tacit.query.query import Query
-from tacit.report.model import PrivacyReport
+from tacit.protocol.round.state import RoundState
 
 
 class Span(Answer):
@@ -79,38 +76,6 @@ class RoundStates(Answer):
     rounds: list[RoundHead | ExpiredRound]
 
 
-class ListOfRounds(Answer):
-    """A page of rounds: heads, or with `state=open` signed descriptors. `newest`: the newest id of
-    all, behind a full page"""
-
-    rounds: list[RoundHead | Signed[RoundDescriptor]]
-    newest: str | None = None
-
-
-class RoundCompleteness(Answer):
-    """How many answered; `with_readings`: a noisy count, where the query pays for it."""
-
-    answered: int
-    with_readings: Figure | None
-    note: str
-
-
-class RoundResult(Answer):
-    """A released result with its report. `result` has a decimal text or a list of them for each
-    part; null where there is no figure, and `reason` then states why."""
-
-    format: Literal["tacit.round-result/1"]
-    round: str
-    query_id: str
-    function: str
-    unit: str
-    window: Span
-    participants: int
-    completeness: RoundCompleteness
-    result: dict[str, Figure | list[Figure] | None]
-    report: PrivacyReport
-
-
 class RoundRefusals(Answer):
     """How many curators refuse a round, in total and by ground."""
 
@@ -146,23 +111,3 @@ class RefusedByProof(Answer):
     count: int
     refused: list[RefusedCurator]
     statements: list[str]
-
-
-class KeptQuery(Answer):
-    """A query with the privacy report that each of its rounds would have. `rounds`: how many it
-    had; `last`: the newest; `stopped`: since when its schedule opens no more."""
-
-    id: str
-    hash: str
-    created: Time
-    stopped: Time | None
-    rounds: int
-    last: str | None
-    query: Query
-    preview: PrivacyReport
-
-
-class ListOfQueries(Answer):
-    """A page of queries, the oldest first."""
-
-    queries: list[KeptQuery]

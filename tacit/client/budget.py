@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from tacit.answers import budget as answers
+import tacit
+from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
     Json,
@@ -19,59 +20,63 @@ from tacit.client.exchange import (
     repeatable,
     stream,
 )
-from tacit.client.objects import Budget as Spent
 
 
-def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:
+def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[tacit.Budget]:
     """The global bounds that the sources claim, and what really holds for what was released."""
-    return answer_of(Spent, get("/v1/budget", {"query_id": query_id, "delta": delta}))
+    return answer_of(tacit.Budget, get("/v1/budget", {"query_id": query_id, "delta": delta}))
 
 
-def _curator_budget(curator: str) -> Steps[answers.CuratorBudget]:
+def _curator_budget(curator: str) -> Steps[answers.budget.CuratorBudget]:
     """One curator at the coordinator: its status and what it spent."""
-    return answer_of(answers.CuratorBudget, get(f"/v1/budget/curators/{curator}"))
+    return answer_of(answers.budget.CuratorBudget, get(f"/v1/budget/curators/{curator}"))
 
 
-def _budget_events(curator: str | None = None) -> Stream[answers.LedgerEvent]:
+def _budget_events(curator: str | None = None) -> Stream[answers.budget.LedgerEvent]:
     """The ledger, row by row; of one curator if named."""
-    return pages_of(answers.LedgerEvent, "/v1/budget/events", "events", {"curator": curator})
+    return pages_of(answers.budget.LedgerEvent, "/v1/budget/events", "events", {"curator": curator})
 
 
-def _record_event(event: Json, *, key: str | None = None) -> Steps[answers.LedgerEvents]:
+def _record_event(event: Json, *, key: str | None = None) -> Steps[answers.budget.LedgerEvents]:
     """Report events of curators or their data (`joined`, `left`, `refreshed`, ...)."""
-    return answer_of(answers.LedgerEvents, creating("/v1/budget/events", event, key or uuid4().hex))
+    return answer_of(
+        answers.budget.LedgerEvents, creating("/v1/budget/events", event, key or uuid4().hex)
+    )
 
 
 def _verify_budget(
     *, seq: int | None = None, head: str | None = None
-) -> Steps[answers.LedgerVerification]:
+) -> Steps[answers.budget.LedgerVerification]:
     """Have the coordinator verify every row of its ledger, including one whose hash you kept."""
     return answer_of(
-        answers.LedgerVerification, get("/v1/budget/verification", {"seq": seq, "head": head})
+        answers.budget.LedgerVerification,
+        get("/v1/budget/verification", {"seq": seq, "head": head}),
     )
 
 
-def _budget_limits() -> Steps[answers.Limits]:
+def _budget_limits() -> Steps[answers.budget.Limits]:
     """The limits of the deployment."""
-    return answer_of(answers.Limits, get("/v1/budget/limits"))
+    return answer_of(answers.budget.Limits, get("/v1/budget/limits"))
 
 
 def _set_budget_limits(
     limits: Sequence[Json], *, curator: str | None = None
-) -> Steps[answers.Limits]:
+) -> Steps[answers.budget.Limits]:
     """Limit what every curator, or one, spends; an empty list lifts the limits."""
     path = "/v1/budget/limits" if curator is None else f"/v1/budget/curators/{curator}/limits"
-    return answer_of(answers.Limits, repeatable("PUT", path, {"limits": list(limits)}))
+    return answer_of(answers.budget.Limits, repeatable("PUT", path, {"limits": list(limits)}))
 
 
-def _preview_cost(plan: Json) -> Steps[answers.BudgetPreview]:
+def _preview_cost(plan: Json) -> Steps[answers.budget.BudgetPreview]:
     """A round's cost and whether it would be admitted: {"query_id" or "query", "window"}."""
-    return answer_of(answers.BudgetPreview, repeatable("POST", "/v1/budget/preview", plan))
+    return answer_of(answers.budget.BudgetPreview, repeatable("POST", "/v1/budget/preview", plan))
 
 
-def _forecast_budget(schedule: Json) -> Steps[answers.BudgetForecast]:
+def _forecast_budget(schedule: Json) -> Steps[answers.budget.BudgetForecast]:
     """The composed guarantee of a schedule, per day, month and year."""
-    return answer_of(answers.BudgetForecast, repeatable("POST", "/v1/budget/forecast", schedule))
+    return answer_of(
+        answers.budget.BudgetForecast, repeatable("POST", "/v1/budget/forecast", schedule)
+    )
 
 
 def _budget_history(
@@ -95,14 +100,14 @@ def _budget_outlook(schedules: Json | None = None) -> Steps[Answer]:
     return answer_of(Answer, repeatable("POST", "/v1/budget/outlook", schedules or {}))
 
 
-def _round_charges(round_id: str) -> Steps[answers.DebitDifferences]:
+def _round_charges(round_id: str) -> Steps[answers.budget.DebitDifferences]:
     """Whom a round charges here, against what its parties say they debited."""
-    return answer_of(answers.DebitDifferences, get(f"/v1/budget/rounds/{round_id}"))
+    return answer_of(answers.budget.DebitDifferences, get(f"/v1/budget/rounds/{round_id}"))
 
 
-def _proposals(*, alpha: float | None = None) -> Steps[answers.BudgetProposals]:
+def _proposals(*, alpha: float | None = None) -> Steps[answers.budget.BudgetProposals]:
     """Curators that an operator may want to examine, according to the ledger."""
-    return answer_of(answers.BudgetProposals, get("/v1/budget/proposals", {"alpha": alpha}))
+    return answer_of(answers.budget.BudgetProposals, get("/v1/budget/proposals", {"alpha": alpha}))
 
 
 def _ledger_seals() -> Stream[Answer]:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from tacit.answers.base import Answer
+from tacit.answers.base import Answer, Support
 from tacit.client.budget import Budget
 from tacit.client.curator import Readings
 from tacit.client.exchange import (
@@ -30,6 +30,7 @@ from tacit.client.exchange import (
     Retry,
     Steps,
     Stream,
+    answer_of,
     get,
     json_of,
     operation,
@@ -38,6 +39,7 @@ from tacit.client.exchange import (
     stream,
 )
 from tacit.client.jobs import Datasets, Jobs
+from tacit.client.notifications import Notifications
 from tacit.client.problems import NotFinished, Problem
 from tacit.client.registry import Registry
 from tacit.client.rounds import Queries, Rounds
@@ -121,6 +123,11 @@ def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
         yield Pause(READY_PAUSE_S)
 
 
+def _support() -> Steps[Support]:
+    """What an operator sends to who helps: no secret, no reading, no curator's name."""
+    return answer_of(Support, get("/v1/support"))
+
+
 class Plain:
     """Calls that every service accepts."""
 
@@ -129,6 +136,7 @@ class Plain:
     post = operation(_post)
     pages = stream(_pages)
     ready = operation(_ready)
+    support = operation(_support)
     wait_until_ready = operation(_wait_until_ready)
 
 
@@ -148,7 +156,7 @@ LINES: Final = "tacit_lines"
 """Where a streamed answer keeps what gives its lines."""
 
 
-class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Readings, Datasets):
+class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Notifications, Readings, Datasets):
     """Every call that a client has."""
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tacit.answers import curator as answers
+from tacit import answers
 from tacit.answers.base import Answer
-from tacit.answers.budget import LedgerVerification
 from tacit.client.exchange import (
     Json,
     Request,
     Steps,
     Stream,
     answer_of,
-    content_of,
     get,
     items_of,
     json_of,
@@ -23,27 +21,22 @@ from tacit.client.exchange import (
     repeatable,
     stream,
 )
-from tacit.protocol.round.messages import Transcript
-from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.trust import Anchors
-from tacit.query.functions import decode
-from tacit.wire import encode_binary
 
 Kind = Literal["sequences", "transactions"]
 
 
-def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[answers.ReadingTaken]]:
+def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[answers.curator.ReadingTaken]]:
     """Send readings; one answer per item, in order. A repeated delivery is one reading."""
     body = readings if isinstance(readings, dict) else list(readings)
-    return items_of(answers.ReadingTaken, repeatable("POST", "/v1/readings", body), "items")
+    return items_of(answers.curator.ReadingTaken, repeatable("POST", "/v1/readings", body), "items")
 
 
 def _import_readings(
     content: bytes, *, unit: str, **columns: Any
-) -> Steps[answers.ImportedReadings]:
+) -> Steps[answers.curator.ImportedReadings]:
     """Import a CSV file of readings (plain, gz or xz); `columns` maps them, see the API."""
     return answer_of(
-        answers.ImportedReadings,
+        answers.curator.ImportedReadings,
         Request(
             "POST",
             "/v1/readings/import",
@@ -55,22 +48,22 @@ def _import_readings(
     )
 
 
-def _import_progress(import_id: str) -> Steps[answers.ImportedReadings]:
+def _import_progress(import_id: str) -> Steps[answers.curator.ImportedReadings]:
     """How far an import is, while it runs."""
-    return answer_of(answers.ImportedReadings, get(f"/v1/readings/imports/{import_id}"))
+    return answer_of(answers.curator.ImportedReadings, get(f"/v1/readings/imports/{import_id}"))
 
 
 def _put_records(
     curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
-) -> Steps[answers.KeptTable]:
+) -> Steps[answers.curator.KeptTable]:
     """Give a curator its own table of numbers, in place of the one before."""
     body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
-    return answer_of(answers.KeptTable, repeatable("POST", "/v1/records", body))
+    return answer_of(answers.curator.KeptTable, repeatable("POST", "/v1/records", body))
 
 
-def _records(curator: str) -> Steps[answers.KeptTable]:
+def _records(curator: str) -> Steps[answers.curator.KeptTable]:
     """Columns and number of rows of a curator's table."""
-    return answer_of(answers.KeptTable, get(f"/v1/curators/{curator}/records"))
+    return answer_of(answers.curator.KeptTable, get(f"/v1/curators/{curator}/records"))
 
 
 def _drop_records(curator: str) -> Steps[None]:
@@ -80,11 +73,11 @@ def _drop_records(curator: str) -> Steps[None]:
 
 def _put_items(
     kind: Kind, curator: str, content: bytes, *, name: str = "records", form: str = "text"
-) -> Steps[answers.KeptItems]:
+) -> Steps[answers.curator.KeptItems]:
     """Give a curator a table of its own sequences or sets (`transactions`), in place of the one of
     this name. content: a file of them; form: text, ndjson or spmf."""
     return answer_of(
-        answers.KeptItems,
+        answers.curator.KeptItems,
         Request(
             "POST",
             f"/v1/{kind}",
@@ -96,9 +89,9 @@ def _put_items(
     )
 
 
-def _items(kind: Kind, curator: str) -> Steps[answers.ItemTables]:
+def _items(kind: Kind, curator: str) -> Steps[answers.curator.ItemTables]:
     """Names and sizes of a curator's tables of sequences, or of sets."""
-    return answer_of(answers.ItemTables, get(f"/v1/curators/{curator}/{kind}"))
+    return answer_of(answers.curator.ItemTables, get(f"/v1/curators/{curator}/{kind}"))
 
 
 def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[None]:
@@ -107,26 +100,33 @@ def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[Non
     yield Request("DELETE", path, params={"name": name}, repeatable=True)
 
 
-def _statement(curator: str) -> Steps[answers.OwnBudget]:
+def _statement(curator: str) -> Steps[answers.curator.OwnBudget]:
     """A curator's ledger statement: what was spent, what is left."""
-    return answer_of(answers.OwnBudget, get(f"/v1/curators/{curator}/budget"))
+    return answer_of(answers.curator.OwnBudget, get(f"/v1/curators/{curator}/budget"))
 
 
-def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[LedgerVerification]:
+def _verify_ledger(
+    *, seq: int | None = None, head: str | None = None
+) -> Steps[answers.budget.LedgerVerification]:
     """Have a curator service verify every row of its ledger, and a checkpoint that you kept."""
-    return answer_of(LedgerVerification, get("/v1/ledger/verification", {"seq": seq, "head": head}))
-
-
-def _history(curator: str) -> Stream[answers.GivenContribution]:
-    """Rounds that a curator contributed to or refused, newest first."""
-    return pages_of(
-        answers.GivenContribution, f"/v1/curators/{curator}/contributions", "contributions"
+    return answer_of(
+        answers.budget.LedgerVerification,
+        get("/v1/ledger/verification", {"seq": seq, "head": head}),
     )
 
 
-def _debits(curator: str, *, unit: str = "curator") -> Stream[answers.Debit]:
+def _history(curator: str) -> Stream[answers.curator.GivenContribution]:
+    """Rounds that a curator contributed to or refused, newest first."""
+    return pages_of(
+        answers.curator.GivenContribution, f"/v1/curators/{curator}/contributions", "contributions"
+    )
+
+
+def _debits(curator: str, *, unit: str = "curator") -> Stream[answers.curator.Debit]:
     """All debits of a curator's ledger in one privacy unit, newest first."""
-    return pages_of(answers.Debit, f"/v1/curators/{curator}/debits", "debits", {"unit": unit})
+    return pages_of(
+        answers.curator.Debit, f"/v1/curators/{curator}/debits", "debits", {"unit": unit}
+    )
 
 
 def _reports(curator: str) -> Stream[Answer]:
@@ -134,9 +134,9 @@ def _reports(curator: str) -> Stream[Answer]:
     return pages_of(Answer, f"/v1/curators/{curator}/reports", "reports")
 
 
-def _answer(curator: str, round_id: str) -> Steps[answers.WholeContribution]:
+def _answer(curator: str, round_id: str) -> Steps[answers.curator.WholeContribution]:
     """One answer of a curator, and who would have to work together to learn what of it."""
-    return answer_of(answers.WholeContribution, get(_answer_path(curator, round_id)))
+    return answer_of(answers.curator.WholeContribution, get(_answer_path(curator, round_id)))
 
 
 def _answer_anchors(curator: str, round_id: str) -> Steps[Json]:
@@ -160,30 +160,15 @@ def _check_answer(curator: str, round_id: str) -> Steps[Json]:
     another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
     not go to, and what each single check raises.
     """
-    place = _answer_path(curator, round_id)
-    anchors = Anchors.model_validate_json((yield from content_of(f"{place}/anchors")))
-    content = yield from content_of(f"{place}/transcript")
-    transcript = Transcript.model_validate_json(content)
-    descriptor = transcript.descriptor.statement
-    found = {
-        "round": round_id,
-        "answered": encode_binary(anchors.descriptor_hash),
-        "published": encode_binary(descriptor.digest()),
-    }
-    if found["answered"] != found["published"]:
-        return found | {"same_round": False}
-    checked = check_transcript(transcript, anchors.coordinator_key, anchors.trust)
-    return found | {
-        "same_round": True,
-        "result": decode(descriptor.query, checked.total),
-        "participants": transcript.participants,
-        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
-    }
+    # Loaded only here: everything else is asked without the protocol.
+    from tacit.client.verification import check_answer
+
+    return check_answer(_answer_path(curator, round_id), round_id)
 
 
-def _reading_counts(curator: str) -> Steps[answers.ReadingCounts]:
+def _reading_counts(curator: str) -> Steps[answers.curator.ReadingCounts]:
     """How many readings of a curator were accepted, refused, used, clamped."""
-    return answer_of(answers.ReadingCounts, get(f"/v1/curators/{curator}/readings"))
+    return answer_of(answers.curator.ReadingCounts, get(f"/v1/curators/{curator}/readings"))
 
 
 def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Answer]:

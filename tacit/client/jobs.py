@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import httpx
 
-from tacit.answers import jobs as answers
+import tacit
+from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
     KEY,
@@ -34,7 +35,6 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
-from tacit.client.objects import Job, JobResult, Picture, Report
 from tacit.errors import Error
 
 UPLOAD_WAIT_S = 600.0
@@ -48,7 +48,7 @@ def _add_dataset(
     content: bytes | Mapping[str, bytes] | None = None,
     key: str | None = None,
     **fields: Any,
-) -> Steps[answers.Dataset]:
+) -> Steps[answers.datasets.Dataset]:
     """Hand in a dataset: `content` of its file (or of each part by name), or `rows` with `columns`,
     or a `url` that the deployment allows. Also `roles`, `privacy_unit`, `budget`, `purpose`,
     `revision_of`, `universe`."""
@@ -62,7 +62,7 @@ def _add_dataset(
         headers |= form_headers
         body = {"content": form}
     return answer_of(
-        answers.Dataset,
+        answers.datasets.Dataset,
         Request(
             "POST",
             "/v1/datasets",
@@ -86,19 +86,19 @@ def _form(said: Json, parts: Mapping[str, bytes]) -> tuple[bytes, dict[str, str]
     return built.read(), {"Content-Type": built.headers["Content-Type"]}
 
 
-def _datasets(*, kind: str | None = None) -> Stream[answers.Dataset]:
+def _datasets(*, kind: str | None = None) -> Stream[answers.datasets.Dataset]:
     """The datasets that are kept."""
-    return pages_of(answers.Dataset, "/v1/datasets", "datasets", {"kind": kind})
+    return pages_of(answers.datasets.Dataset, "/v1/datasets", "datasets", {"kind": kind})
 
 
-def _dataset(dataset_id: str) -> Steps[answers.Dataset]:
+def _dataset(dataset_id: str) -> Steps[answers.datasets.Dataset]:
     """One dataset: its schema, row count and budget."""
-    return answer_of(answers.Dataset, get(f"/v1/datasets/{dataset_id}"))
+    return answer_of(answers.datasets.Dataset, get(f"/v1/datasets/{dataset_id}"))
 
 
-def _dataset_ledger(dataset_id: str) -> Steps[answers.DatasetLedger]:
+def _dataset_ledger(dataset_id: str) -> Steps[answers.datasets.DatasetLedger]:
     """What jobs reserved and charged; also of a dataset that was deleted."""
-    return answer_of(answers.DatasetLedger, get(f"/v1/datasets/{dataset_id}/ledger"))
+    return answer_of(answers.datasets.DatasetLedger, get(f"/v1/datasets/{dataset_id}/ledger"))
 
 
 def _delete_dataset(dataset_id: str) -> Steps[None]:
@@ -122,30 +122,30 @@ FINISHED: Final = ("succeeded", "failed", "cancelled")
 class JobNotSucceeded(Error):
     """The job failed or was cancelled; `job` is its final state."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: tacit.Job) -> None:
         error = job.get("error") or {}
         super().__init__(f"the job {job['state']}: {error.get('detail', 'no reason is given')}")
         self.job = job
 
 
-def _algorithms() -> Steps[list[answers.Algorithm]]:
+def _algorithms() -> Steps[list[answers.jobs.Algorithm]]:
     """The algorithms that run as jobs."""
-    return items_of(answers.Algorithm, get("/v1/algorithms"), "algorithms")
+    return items_of(answers.jobs.Algorithm, get("/v1/algorithms"), "algorithms")
 
 
-def _algorithm(name: str) -> Steps[answers.Algorithm]:
+def _algorithm(name: str) -> Steps[answers.jobs.Algorithm]:
     """One algorithm: what it is for, and the JSON Schema of its parameters."""
-    return answer_of(answers.Algorithm, get(f"/v1/algorithms/{name}"))
+    return answer_of(answers.jobs.Algorithm, get(f"/v1/algorithms/{name}"))
 
 
-def _submit_job(job: Json, *, key: str | None = None) -> Steps[Job]:
+def _submit_job(job: Json, *, key: str | None = None) -> Steps[tacit.Job]:
     """Ask for a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
-    return answer_of(Job, creating("/v1/jobs", job, key or uuid4().hex))
+    return answer_of(tacit.Job, creating("/v1/jobs", job, key or uuid4().hex))
 
 
-def _preview_job(job: Json) -> Steps[answers.JobPreview]:
+def _preview_job(job: Json) -> Steps[answers.jobs.JobPreview]:
     """The privacy report that a job would carry, and what it would cost; nothing is queued."""
-    return answer_of(answers.JobPreview, repeatable("POST", "/v1/jobs/preview", job))
+    return answer_of(answers.jobs.JobPreview, repeatable("POST", "/v1/jobs/preview", job))
 
 
 def _jobs(
@@ -154,21 +154,21 @@ def _jobs(
     algorithm: str | None = None,
     dataset: str | None = None,
     schedule: str | None = None,
-) -> Stream[Job]:
+) -> Stream[tacit.Job]:
     """Jobs, the newest first; `schedule`: only the runs of one."""
     filters = {"state": state, "algorithm": algorithm, "dataset": dataset, "schedule": schedule}
-    return pages_of(Job, "/v1/jobs", "jobs", filters)
+    return pages_of(tacit.Job, "/v1/jobs", "jobs", filters)
 
 
-def _job(job_id: str) -> Steps[Job]:
+def _job(job_id: str) -> Steps[tacit.Job]:
     """One job: state, attempt, progress, stage, budget, error."""
-    return answer_of(Job, get(f"/v1/jobs/{job_id}"))
+    return answer_of(tacit.Job, get(f"/v1/jobs/{job_id}"))
 
 
-def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Job]:
+def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[tacit.Job]:
     """The job each time it changes, until it has finished; raises NotFinished. Its `progress`
     never goes back within an `attempt` and begins again at 0 with the next one."""
-    return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s, kind=Job)
+    return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s, kind=tacit.Job)
 
 
 def _job_events(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
@@ -179,8 +179,8 @@ def _job_events(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
 
 
 def _wait_for_job(
-    job_id: str, timeout_s: float = 3600.0, *, progress: Callable[[Job], object] | None = None
-) -> Steps[JobResult]:
+    job_id: str, timeout_s: float = 3600.0, *, progress: Callable[[tacit.Job], object] | None = None
+) -> Steps[tacit.JobResult]:
     """The result of a job once it has succeeded; raises JobNotSucceeded, NotFinished. `progress` is
     called with the job each time that it changes (`tacit.show_progress` prints it)."""
     job = yield from last(_watch_job(job_id, timeout_s), progress)
@@ -194,19 +194,19 @@ def _compare_jobs(ids: Sequence[str]) -> Steps[Answer]:
     return answer_of(Answer, get("/v1/jobs/compare", {"ids": ",".join(ids)}))
 
 
-def _cancel_job(job_id: str) -> Steps[Job]:
+def _cancel_job(job_id: str) -> Steps[tacit.Job]:
     """Cancel a job; what it was charged stays charged if noise was drawn."""
-    return answer_of(Job, repeatable("DELETE", f"/v1/jobs/{job_id}"))
+    return answer_of(tacit.Job, repeatable("DELETE", f"/v1/jobs/{job_id}"))
 
 
-def _job_result(job_id: str) -> Steps[JobResult]:
+def _job_result(job_id: str) -> Steps[tacit.JobResult]:
     """The published result."""
-    return answer_of(JobResult, get(f"/v1/jobs/{job_id}/result"))
+    return answer_of(tacit.JobResult, get(f"/v1/jobs/{job_id}/result"))
 
 
-def _job_report(job_id: str) -> Steps[Report]:
+def _job_report(job_id: str) -> Steps[tacit.Report]:
     """The privacy report of a job's result."""
-    return answer_of(Report, get(f"/v1/jobs/{job_id}/report"))
+    return answer_of(tacit.Report, get(f"/v1/jobs/{job_id}/report"))
 
 
 def _job_report_words(job_id: str) -> Steps[str]:
@@ -219,9 +219,9 @@ def _job_file(job_id: str, name: str) -> Steps[bytes]:
     return content_of(f"/v1/jobs/{job_id}/files/{name}")
 
 
-def _job_plot(job_id: str, name: str) -> Steps[Picture]:
+def _job_plot(job_id: str, name: str) -> Steps[tacit.Picture]:
     """A plot of published values, NAME.svg or NAME.png; a notebook draws it."""
-    return Picture((yield from content_of(f"/v1/jobs/{job_id}/plots/{name}")))
+    return tacit.Picture((yield from content_of(f"/v1/jobs/{job_id}/plots/{name}")))
 
 
 def _job_archive(job_id: str) -> Steps[bytes]:
@@ -229,14 +229,14 @@ def _job_archive(job_id: str) -> Steps[bytes]:
     return content_of(f"/v1/jobs/{job_id}/archive")
 
 
-def _job_evaluation(job_id: str) -> Steps[answers.Evaluation]:
+def _job_evaluation(job_id: str) -> Steps[answers.jobs.Evaluation]:
     """The comparison with the true data, for the operator: never private, never published."""
-    return answer_of(answers.Evaluation, get(f"/v1/jobs/{job_id}/evaluation"))
+    return answer_of(answers.jobs.Evaluation, get(f"/v1/jobs/{job_id}/evaluation"))
 
 
-def _collecting_jobs() -> Steps[list[answers.CollectingJob]]:
+def _collecting_jobs() -> Steps[list[answers.jobs.CollectingJob]]:
     """The jobs that collect reports now: their signed descriptors, for curators."""
-    return items_of(answers.CollectingJob, get("/v1/jobs", {"collecting": True}), "jobs")
+    return items_of(answers.jobs.CollectingJob, get("/v1/jobs", {"collecting": True}), "jobs")
 
 
 def _job_step(job_id: str, number: int) -> Steps[Json]:
@@ -246,42 +246,42 @@ def _job_step(job_id: str, number: int) -> Steps[Json]:
 
 def _send_reports(
     job_id: str, descriptor: str, reports: list[Json]
-) -> Steps[list[answers.ReportTaken]]:
+) -> Steps[list[answers.jobs.ReportTaken]]:
     """Send noisy reports of a party's curators, and ever again the same; one answer for each."""
     body = {"descriptor": descriptor, "reports": reports}
     request = repeatable("POST", f"/v1/jobs/{job_id}/reports", body)
-    return items_of(answers.ReportTaken, request, "reports")
+    return items_of(answers.jobs.ReportTaken, request, "reports")
 
 
-def _schedule_job(job: Json, *, key: str | None = None) -> Steps[answers.WholeJobSchedule]:
+def _schedule_job(job: Json, *, key: str | None = None) -> Steps[answers.jobs.WholeJobSchedule]:
     """Ask curators for a job in every period: its federation has {"schedule": {"first_start",
     "period_s"}} and no window. The answer has the preview of a run and a forecast."""
     return answer_of(
-        answers.WholeJobSchedule, creating("/v1/job-schedules", job, key or uuid4().hex)
+        answers.jobs.WholeJobSchedule, creating("/v1/job-schedules", job, key or uuid4().hex)
     )
 
 
-def _preview_job_schedule(job: Json) -> Steps[answers.JobSchedulePreview]:
+def _preview_job_schedule(job: Json) -> Steps[answers.jobs.JobSchedulePreview]:
     """The privacy report of a run, and what a day, a month and a year of runs cost."""
     return answer_of(
-        answers.JobSchedulePreview, repeatable("POST", "/v1/job-schedules/preview", job)
+        answers.jobs.JobSchedulePreview, repeatable("POST", "/v1/job-schedules/preview", job)
     )
 
 
-def _job_schedules() -> Stream[answers.JobSchedule]:
+def _job_schedules() -> Stream[answers.jobs.JobSchedule]:
     """Scheduled jobs, the newest first."""
-    return pages_of(answers.JobSchedule, "/v1/job-schedules", "job_schedules")
+    return pages_of(answers.jobs.JobSchedule, "/v1/job-schedules", "job_schedules")
 
 
-def _job_schedule(schedule_id: str) -> Steps[answers.WholeJobSchedule]:
+def _job_schedule(schedule_id: str) -> Steps[answers.jobs.WholeJobSchedule]:
     """One scheduled job: its runs so far, the next window, and why that waits."""
-    return answer_of(answers.WholeJobSchedule, get(f"/v1/job-schedules/{schedule_id}"))
+    return answer_of(answers.jobs.WholeJobSchedule, get(f"/v1/job-schedules/{schedule_id}"))
 
 
-def _stop_job_schedule(schedule_id: str) -> Steps[answers.WholeJobSchedule]:
+def _stop_job_schedule(schedule_id: str) -> Steps[answers.jobs.WholeJobSchedule]:
     """Request no further period; jobs that were already requested continue."""
     return answer_of(
-        answers.WholeJobSchedule, repeatable("DELETE", f"/v1/job-schedules/{schedule_id}")
+        answers.jobs.WholeJobSchedule, repeatable("DELETE", f"/v1/job-schedules/{schedule_id}")
     )
 
 

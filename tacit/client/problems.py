@@ -48,7 +48,7 @@ class NotFinished(Error, TimeoutError):
 class Problem(Error):
     """A service refused. The members of the problem document are attributes.
 
-    `name`: the stable end of the type; `problem`: the document as it came.
+    `name`: the stable end of the type; `problem`: the document as received.
     """
 
     def __init__(

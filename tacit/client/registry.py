@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.answers import registry as answers
+from tacit import answers
 from tacit.answers.base import Answer, Audited, MadeToken, Token
-from tacit.answers.curator import HostedParty, ReplacementsBegun, WaitingReplacement
 from tacit.client.exchange import (
     A,
     Json,
@@ -28,20 +27,22 @@ from tacit.client.exchange import (
 )
 
 
-def _aggregators(*, health: bool = False) -> Stream[answers.PairedAggregator]:
+def _aggregators(*, health: bool = False) -> Stream[answers.registry.PairedAggregator]:
     """The paired aggregators; `health`: also whether they are there (operators)."""
     return pages_of(
-        answers.PairedAggregator,
+        answers.registry.PairedAggregator,
         "/v1/aggregators",
         "aggregators",
         {"health": "true" if health else None},
     )
 
 
-def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
+def _pair_aggregator(
+    url: str, token: str, fingerprint: str
+) -> Steps[answers.registry.PairedAggregator]:
     """Pair an aggregator: its address, the token that it issued, its fingerprint (base64url)."""
     body = {"url": url, "token": token, "fingerprint": fingerprint}
-    return _posted(answers.PairedAggregator, "/v1/aggregators", body)
+    return _posted(answers.registry.PairedAggregator, "/v1/aggregators", body)
 
 
 def _unpair_aggregator(aggregator: str) -> Steps[None]:
@@ -57,17 +58,19 @@ def _grant(
     return _posted(Answer, "/v1/grants", body)
 
 
-def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[HostedParty]:
+def _enrol(
+    join_token: str, curators: list[str] | None = None
+) -> Steps[answers.curator.HostedParty]:
     """Enrol a curator, or a host with its curators, at a curator service; safe to repeat."""
     body: Json = {"token": join_token}
     if curators is not None:
         body["curators"] = curators
-    return answer_of(HostedParty, repeatable("POST", "/v1/enrolments", body))
+    return answer_of(answers.curator.HostedParty, repeatable("POST", "/v1/enrolments", body))
 
 
-def _grants() -> Steps[list[answers.OpenGrant]]:
+def _grants() -> Steps[list[answers.registry.OpenGrant]]:
     """The coordinator's grants that are neither used nor expired, without their secrets."""
-    return items_of(answers.OpenGrant, get("/v1/grants"), "grants")
+    return items_of(answers.registry.OpenGrant, get("/v1/grants"), "grants")
 
 
 def _withdraw_grant(grant_id: str) -> Steps[None]:
@@ -85,9 +88,9 @@ def _curators(*, prefix: str | None = None) -> Stream[Answer]:
     return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix})
 
 
-def _console_code() -> Steps[answers.SignInCode]:
+def _console_code() -> Steps[answers.registry.SignInCode]:
     """A code that signs one browser in to the console, within a minute."""
-    return _posted(answers.SignInCode, "/v1/console/codes", {})
+    return _posted(answers.registry.SignInCode, "/v1/console/codes", {})
 
 
 def _audit() -> Stream[Audited]:
@@ -100,34 +103,34 @@ def _remove_party(party: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/parties/{party}")
 
 
-def _return_party(party: str) -> Steps[answers.ReturnedParty]:
+def _return_party(party: str) -> Steps[answers.registry.ReturnedParty]:
     """A party that left is back; its new token is shown once."""
-    return _posted(answers.ReturnedParty, f"/v1/parties/{party}/return", None)
+    return _posted(answers.registry.ReturnedParty, f"/v1/parties/{party}/return", None)
 
 
 def _create_group(
     name: str, curators: list[str], *, parent: str | None = None
-) -> Steps[answers.Group]:
+) -> Steps[answers.registry.Group]:
     """Declare a group of curators; it is never changed, and the same content is the same group."""
     body: Json = {"name": name, "curators": curators}
     if parent is not None:
         body["parent"] = parent
-    return answer_of(answers.Group, repeatable("POST", "/v1/groups", body))
+    return answer_of(answers.registry.Group, repeatable("POST", "/v1/groups", body))
 
 
-def _groups() -> Stream[answers.Group]:
+def _groups() -> Stream[answers.registry.Group]:
     """All groups, by name."""
-    return pages_of(answers.Group, "/v1/groups", "groups")
+    return pages_of(answers.registry.Group, "/v1/groups", "groups")
 
 
-def _group(name: str) -> Steps[answers.Group]:
+def _group(name: str) -> Steps[answers.registry.Group]:
     """One group, without its curators."""
-    return answer_of(answers.Group, get(f"/v1/groups/{name}"))
+    return answer_of(answers.registry.Group, get(f"/v1/groups/{name}"))
 
 
-def _group_curators(name: str) -> Stream[answers.GroupCurator]:
+def _group_curators(name: str) -> Stream[answers.registry.GroupCurator]:
     """The curators of a group, by number."""
-    return pages_of(answers.GroupCurator, f"/v1/groups/{name}/curators", "curators")
+    return pages_of(answers.registry.GroupCurator, f"/v1/groups/{name}/curators", "curators")
 
 
 def _create_token(
@@ -152,26 +155,28 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
-def _end_tokens() -> Steps[answers.EndedTokens]:
+def _end_tokens() -> Steps[answers.registry.EndedTokens]:
     """End every token of a service but the caller's own, after a theft; parties and a
     coordinator renew theirs."""
-    return answer_of(answers.EndedTokens, Request("POST", "/v1/tokens/end"))
+    return answer_of(answers.registry.EndedTokens, Request("POST", "/v1/tokens/end"))
 
 
-def _storage_key() -> Steps[answers.StorageKeyState]:
+def _storage_key() -> Steps[answers.registry.StorageKeyState]:
     """Which storage key seals at the coordinator, and how far a rotation has come."""
-    return answer_of(answers.StorageKeyState, get("/v1/storage-key"))
+    return answer_of(answers.registry.StorageKeyState, get("/v1/storage-key"))
 
 
-def _rotate_storage_key(key: str) -> Steps[answers.StorageKeyState]:
+def _rotate_storage_key(key: str) -> Steps[answers.registry.StorageKeyState]:
     """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
-    return answer_of(answers.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key}))
+    return answer_of(
+        answers.registry.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key})
+    )
 
 
-def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.RotatedSealKey]:
+def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.registry.RotatedSealKey]:
     """Make a new seal key (asked of an aggregator); `destroy`: the old ones die now, and the rounds
     that name them."""
-    return _posted(answers.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
+    return _posted(answers.registry.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
 
 
 def _commit_next_key(key: Json) -> Steps[Answer]:
@@ -200,12 +205,14 @@ def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Answer]
     return answer_of(Answer, repeatable("POST", "/v1/identity/revocation", body))
 
 
-def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
+def _confirm_identity(
+    aggregator: str, fingerprint: str
+) -> Steps[answers.registry.PairedAggregator]:
     """Confirm an aggregator's new identity by its document's fingerprint (base64url), compared out
     of band."""
     body = {"fingerprint": fingerprint}
     return answer_of(
-        answers.PairedAggregator,
+        answers.registry.PairedAggregator,
         repeatable("POST", f"/v1/aggregators/{aggregator}/confirmation", body),
     )
 
@@ -225,25 +232,28 @@ def _confirm_coordinator(fingerprint: str) -> Steps[Answer]:
 
 def _rotate_parties(
     parties: list[str] | None = None, *, overlap_s: int = 604_800
-) -> Steps[ReplacementsBegun]:
+) -> Steps[answers.curator.ReplacementsBegun]:
     """Replace the identities of some parties, or of all (asked of a curator service)."""
     body: Json = {"overlap_s": overlap_s}
     if parties is not None:
         body["parties"] = parties
-    return answer_of(ReplacementsBegun, repeatable("POST", "/v1/parties/identities", body))
+    return answer_of(
+        answers.curator.ReplacementsBegun, repeatable("POST", "/v1/parties/identities", body)
+    )
 
 
-def _waiting_parties() -> Steps[list[WaitingReplacement]]:
+def _waiting_parties() -> Steps[list[answers.curator.WaitingReplacement]]:
     """Parties whose next identity is not known to all their services (asked of a curator
     service)."""
-    return items_of(WaitingReplacement, get("/v1/parties/identities"), "waiting")
+    return items_of(answers.curator.WaitingReplacement, get("/v1/parties/identities"), "waiting")
 
 
-def _enrol_again(party: str, join_token: str) -> Steps[HostedParty]:
+def _enrol_again(party: str, join_token: str) -> Steps[answers.curator.HostedParty]:
     """Replace a stolen identity with a join token whose grants replace it (asked of a curator
     service)."""
     return answer_of(
-        HostedParty, Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token})
+        answers.curator.HostedParty,
+        Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token}),
     )
 
 
@@ -295,9 +305,9 @@ def _followed_coordinator() -> Steps[Json]:
     return json_of(get("/v1/coordinator/identity"))
 
 
-def _well_known_aggregator() -> Steps[answers.AggregatorIdentity]:
+def _well_known_aggregator() -> Steps[answers.registry.AggregatorIdentity]:
     """Who an aggregator says it is (asked of the aggregator)."""
-    return answer_of(answers.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
+    return answer_of(answers.registry.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
 
 
 def _posted(kind: type[A], path: str, body: object) -> Steps[A]:

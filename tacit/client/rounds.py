@@ -10,16 +10,17 @@ from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
-from tacit.answers import rounds as answers
+from pydantic import BaseModel
+
+import tacit
+from tacit import answers
 from tacit.answers.base import Answer
-from tacit.answers.registry import CoordinatorIdentity, SealsAsked
 from tacit.client.exchange import (
     Json,
     Request,
     Steps,
     Stream,
     answer_of,
-    content_of,
     creating,
     get,
     items_of,
@@ -32,27 +33,16 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
-from tacit.client.objects import AskedQuery, Comparison, Preview, Report, Result, Round
-from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.errors import Error
-from tacit.protocol.identities import IdentityChain
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
-from tacit.protocol.round.messages import Transcript
-from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.trust import ShownSeal, TranscriptNotAnchored, Trust, check_seal
-from tacit.query.functions import decode
-from tacit.query.query import Query
-from tacit.report.comparison import NotComparable, Released, compare
-from tacit.report.validity import validity_statement, with_shares
-from tacit.wire import format_instant, parse_binary
+from tacit.wire import format_instant
 
 
 def _preview(
-    query: Json | Query,
+    query: Json | tacit.Query,
     *,
     epsilons: Sequence[str] | None = None,
     rhos: Sequence[str] | None = None,
-) -> Steps[Preview]:
+) -> Steps[tacit.Preview]:
     """The privacy report and error forecast of a query; nothing is spent. `epsilons`, and of
     Gaussian noise `rhos`: decimal strings to try in place of the query's own; the answer's "stops"
     say what each would give."""
@@ -61,31 +51,31 @@ def _preview(
         body = {**body, "epsilons": list(epsilons)}
     if rhos is not None:
         body = {**body, "rhos": list(rhos)}
-    return answer_of(Preview, repeatable("POST", "/v1/queries/preview", body))
+    return answer_of(tacit.Preview, repeatable("POST", "/v1/queries/preview", body))
 
 
-def create_query(query: Json | Query, *, key: str | None = None) -> Steps[AskedQuery]:
+def create_query(query: Json | tacit.Query, *, key: str | None = None) -> Steps[tacit.AskedQuery]:
     """Create a query; the same content is the same query."""
-    return answer_of(AskedQuery, creating("/v1/queries", _body(query), key or uuid4().hex))
+    return answer_of(tacit.AskedQuery, creating("/v1/queries", _body(query), key or uuid4().hex))
 
 
-def _queries() -> Stream[AskedQuery]:
+def _queries() -> Stream[tacit.AskedQuery]:
     """All queries."""
-    return pages_of(AskedQuery, "/v1/queries", "queries")
+    return pages_of(tacit.AskedQuery, "/v1/queries", "queries")
 
 
-def _query(query_id: str) -> Steps[AskedQuery]:
+def _query(query_id: str) -> Steps[tacit.AskedQuery]:
     """One query with its preview."""
-    return answer_of(AskedQuery, get(f"/v1/queries/{query_id}"))
+    return answer_of(tacit.AskedQuery, get(f"/v1/queries/{query_id}"))
 
 
-def _stop_query(query_id: str) -> Steps[AskedQuery]:
+def _stop_query(query_id: str) -> Steps[tacit.AskedQuery]:
     """End the schedule of a query; open rounds continue."""
-    return answer_of(AskedQuery, repeatable("DELETE", f"/v1/queries/{query_id}/schedule"))
+    return answer_of(tacit.AskedQuery, repeatable("DELETE", f"/v1/queries/{query_id}/schedule"))
 
 
-def _body(query: Json | Query) -> Json:
-    if isinstance(query, Query):
+def _body(query: Json | tacit.Query) -> Json:
+    if isinstance(query, BaseModel):
         return query.model_dump(mode="json", exclude_none=True)
     return query
 
@@ -100,7 +90,6 @@ class Queries:
     stop_query = operation(_stop_query)
 
 
-__all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")
 
 
@@ -115,40 +104,45 @@ def _open_round(
     deadline_s: int | None = None,
     aggregators: list[str] | None = None,
     key: str | None = None,
-) -> Steps[Round]:
+) -> Steps[tacit.Round]:
     """Open a round; `window` is {"start", "end"} unless the query fixes one."""
     given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
     body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
-    return answer_of(Round, creating("/v1/rounds", body, key or uuid4().hex))
+    return answer_of(tacit.Round, creating("/v1/rounds", body, key or uuid4().hex))
 
 
 def _rounds(
     *, state: str | None = None, query_id: str | None = None, newest_first: bool = False
-) -> Stream[Round]:
+) -> Stream[tacit.Round]:
     """Rounds, by state or query: their heads, of released ones with the figures of the result."""
     order = {"newest_first": "true"} if newest_first else {}
     asked = {"state": state, "query_id": query_id, "form": "head", **order}
-    return pages_of(Round, "/v1/rounds", "rounds", asked)
+    return pages_of(tacit.Round, "/v1/rounds", "rounds", asked)
 
 
-def _round(round_id: str) -> Steps[Round]:
+def _round(round_id: str) -> Steps[tacit.Round]:
     """One round."""
-    return answer_of(Round, get(f"/v1/rounds/{round_id}"))
+    return answer_of(tacit.Round, get(f"/v1/rounds/{round_id}"))
 
 
-def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Round]:
+def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[tacit.Round]:
     """The round at each change, until it is finished; raises NotFinished."""
     return _watched(round_id, timeout_s)
 
 
-def _watched(round_id: str, timeout_s: float, *, only_finished: bool = False) -> Stream[Round]:
+def _watched(
+    round_id: str, timeout_s: float, *, only_finished: bool = False
+) -> Stream[tacit.Round]:
     path, subject = f"/v1/rounds/{round_id}", f"round {round_id}"
-    return watch(path, subject, FINISHED, timeout_s, kind=Round, only_finished=only_finished)
+    return watch(path, subject, FINISHED, timeout_s, kind=tacit.Round, only_finished=only_finished)
 
 
 def _wait_for(
-    round_id: str, timeout_s: float = 600.0, *, progress: Callable[[Round], object] | None = None
-) -> Steps[Result]:
+    round_id: str,
+    timeout_s: float = 600.0,
+    *,
+    progress: Callable[[tacit.Round], object] | None = None,
+) -> Steps[tacit.Result]:
     """The result of a round once it is released; raises RoundNotReleased if it aborts, NotFinished
     where that takes longer. `progress` is called with the round each time that it changes
     (`tacit.show_progress` prints it)."""
@@ -168,13 +162,13 @@ def _instant(value: str | datetime) -> str:
 
 
 def _ask(
-    query: Json | Query,
+    query: Json | tacit.Query,
     *,
     window: tuple[str | datetime, str | datetime] | None = None,
     deadline_s: int | None = None,
     timeout_s: float = 600.0,
-    progress: Callable[[Round], object] | None = None,
-) -> Steps[Result]:
+    progress: Callable[[tacit.Round], object] | None = None,
+) -> Steps[tacit.Result]:
     """Create a query, open a round of it and wait for the result. `window`: start and end
     (excluded) of the readings, RFC 3339 or datetimes with a zone, unless the query fixes one.
     `preview` shows the cost. Raises ValueError for a datetime without a zone."""
@@ -184,32 +178,35 @@ def _ask(
     return (yield from _wait_for(opened.id, timeout_s, progress=progress))
 
 
-def _result(round_id: str) -> Steps[Result]:
+def _result(round_id: str) -> Steps[tacit.Result]:
     """The released result with its privacy report."""
-    return answer_of(Result, get(f"/v1/rounds/{round_id}/result"))
+    return answer_of(tacit.Result, get(f"/v1/rounds/{round_id}/result"))
 
 
 def _compare(
     first_round: str, second_round: str, *, per_curator: bool = False
-) -> Steps[Comparison]:
+) -> Steps[tacit.Comparison]:
     """Difference and ratio of two results (week on week, feeder on feeder), each between the two
     figures where it lies without noise in 95 of 100 cases. Computed here from what was released: it
     costs no privacy. `per_curator` divides each figure by its number of curators first. Raises
     NotComparable for a mean or a variance, and for other functions, units or bins."""
+    # Loaded only here: other calls do without numpy.
+    from tacit.report.comparison import NotComparable, Released, compare
+
     released = []
     for round_id in (first_round, second_round):
         shown = yield from _result(round_id)
         asked = yield from _query(shown.query_id)
-        query = Query.model_validate_json(json.dumps(asked["query"]))
+        query = tacit.Query.model_validate_json(json.dumps(asked["query"]))
         released.append(Released(query, shown.participants, shown["result"]))
     if first_round == second_round:
         raise NotComparable("one result was named twice: its noise is the same both times")
-    return Comparison(compare(released[0], released[1], per_curator=per_curator))
+    return tacit.Comparison(compare(released[0], released[1], per_curator=per_curator))
 
 
-def _report(round_id: str) -> Steps[Report]:
+def _report(round_id: str) -> Steps[tacit.Report]:
     """The privacy report of a result."""
-    return answer_of(Report, get(f"/v1/rounds/{round_id}/report"))
+    return answer_of(tacit.Report, get(f"/v1/rounds/{round_id}/report"))
 
 
 def _report_words(round_id: str) -> Steps[str]:
@@ -217,10 +214,10 @@ def _report_words(round_id: str) -> Steps[str]:
     return text_of(f"/v1/rounds/{round_id}/report")
 
 
-def _round_states(round_ids: Sequence[str]) -> Steps[list[Round]]:
+def _round_states(round_ids: Sequence[str]) -> Steps[list[tacit.Round]]:
     """Several rounds, as lists show them, up to a thousand; without those that are not known."""
     body = {"rounds": list(round_ids)}
-    return items_of(Round, repeatable("POST", "/v1/rounds/states", body), "rounds")
+    return items_of(tacit.Round, repeatable("POST", "/v1/rounds/states", body), "rounds")
 
 
 def _descriptor(round_id: str) -> Steps[Json]:
@@ -233,35 +230,35 @@ def _transcript(round_id: str) -> Steps[Json]:
     return json_of(get(f"/v1/rounds/{round_id}/transcript"))
 
 
-def _refusals(round_id: str) -> Steps[answers.RoundRefusals]:
+def _refusals(round_id: str) -> Steps[answers.rounds.RoundRefusals]:
     """How many curators refuse a round, by ground; for operators."""
-    return answer_of(answers.RoundRefusals, get(f"/v1/rounds/{round_id}/refusals"))
+    return answer_of(answers.rounds.RoundRefusals, get(f"/v1/rounds/{round_id}/refusals"))
 
 
-def _refused(round_id: str) -> Steps[answers.RefusedByProof]:
+def _refused(round_id: str) -> Steps[answers.rounds.RefusedByProof]:
     """Which curators of a proved round were refused by their proof, and why, the first thousand by
     name, and statements of aggregators that contradict each other; for operators."""
-    return answer_of(answers.RefusedByProof, get(f"/v1/rounds/{round_id}/refused"))
+    return answer_of(answers.rounds.RefusedByProof, get(f"/v1/rounds/{round_id}/refused"))
 
 
-def _standing(round_id: str) -> Steps[answers.OwnStanding]:
+def _standing(round_id: str) -> Steps[answers.rounds.OwnStanding]:
     """Which of a party's own curators were refused by their proof, and why; with its token."""
-    return answer_of(answers.OwnStanding, get(f"/v1/rounds/{round_id}/standing"))
+    return answer_of(answers.rounds.OwnStanding, get(f"/v1/rounds/{round_id}/standing"))
 
 
-def _close_round(round_id: str) -> Steps[Round]:
+def _close_round(round_id: str) -> Steps[tacit.Round]:
     """Freeze before the deadline."""
     return _end(round_id, "close")
 
 
-def _abort_round(round_id: str) -> Steps[Round]:
+def _abort_round(round_id: str) -> Steps[tacit.Round]:
     """End a round without a sum, for good."""
     return _end(round_id, "abort")
 
 
-def _identity() -> Steps[CoordinatorIdentity]:
+def _identity() -> Steps[answers.registry.CoordinatorIdentity]:
     """Who the coordinator says it is: deployment, identity key, fingerprint."""
-    return answer_of(CoordinatorIdentity, get("/.well-known/tacit-coordinator"))
+    return answer_of(answers.registry.CoordinatorIdentity, get("/.well-known/tacit-coordinator"))
 
 
 def _identity_chain() -> Steps[Json]:
@@ -269,19 +266,7 @@ def _identity_chain() -> Steps[Json]:
     return json_of(get("/.well-known/tacit-coordinator/identity"))
 
 
-def _signer(descriptor: Signed[RoundDescriptor], newest: bytes) -> Steps[bytes]:
-    """Which key of the coordinator signed: that of now, or one that it replaced."""
-    try:
-        verify(DESCRIPTOR_LABEL, descriptor, newest)
-    except SignatureBroken:
-        shown = yield from _identity_chain()
-        documents = IdentityChain.model_validate_json(json.dumps(shown)).documents
-        keys = [newest, *(each.statement.ed25519 for each in documents)]
-        return signer_of(DESCRIPTOR_LABEL, descriptor, keys)
-    return newest
-
-
-def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
+def _verify(round_id: str, *, trust: tacit.Trust | None = None) -> Steps[Json]:
     """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
 
     Every signature, commitment and reveal is checked, and the sum is put together again from the
@@ -291,32 +276,10 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     far one lying curator reaches, worked out here from the signed query. `sealed_by`: aggregators
     whose seals of this transcript are good, with the fingerprints of their identity documents.
     """
-    identity = yield from _identity()
-    content = yield from content_of(f"/v1/rounds/{round_id}/transcript")
-    transcript = Transcript.model_validate_json(content)
-    newest = parse_binary(identity["identity_key"])
-    signer = yield from _signer(transcript.descriptor, newest)
-    checked = check_transcript(transcript, signer, trust)
-    descriptor = transcript.descriptor.statement
-    if descriptor.round != round_id:
-        raise ValueError("the transcript is that of another round")
-    query = descriptor.query
-    recombined = decode(query, checked.total)
-    published = yield from _result(round_id)
-    sealed = yield from _checked_seals(round_id, transcript)
-    validity = with_shares(validity_statement(query), query, checked.total)
-    return {
-        "round": round_id,
-        "result": recombined,
-        "matches": recombined == published["result"],
-        "anchored": checked.anchored,
-        "unknown_operators": list(checked.unknown_operators),
-        "participants": transcript.participants,
-        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
-        "coordinator_fingerprint": fingerprint(signer).hex(),
-        "sealed_by": sealed,
-        "validity": validity.model_dump(mode="json"),
-    }
+    # Loaded only here: everything else is asked without the protocol.
+    from tacit.client.verification import verify_round
+
+    return verify_round(round_id, trust)
 
 
 def _seals(round_id: str) -> Steps[list[Answer]]:
@@ -324,22 +287,16 @@ def _seals(round_id: str) -> Steps[list[Answer]]:
     return items_of(Answer, get(f"/v1/rounds/{round_id}/seals"), "seals")
 
 
-def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
-    """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
-    SealRefused for a seal that is not good."""
-    shown = yield from _seals(round_id)
-    found = [ShownSeal.model_validate_json(json.dumps(dict(each))) for each in shown]
-    return {each.aggregator: check_seal(transcript, each).hex() for each in found}
-
-
-def _ask_seals(round_id: str) -> Steps[SealsAsked]:
+def _ask_seals(round_id: str) -> Steps[answers.registry.SealsAsked]:
     """Ask the aggregators of a round's quorum for their seals of its transcript again."""
-    return answer_of(SealsAsked, repeatable("POST", f"/v1/rounds/{round_id}/seals"))
-
-
-def _end(round_id: str, how: str) -> Steps[Round]:
     return answer_of(
-        Round, Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort")
+        answers.registry.SealsAsked, repeatable("POST", f"/v1/rounds/{round_id}/seals")
+    )
+
+
+def _end(round_id: str, how: str) -> Steps[tacit.Round]:
+    return answer_of(
+        tacit.Round, Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort")
     )
 
 

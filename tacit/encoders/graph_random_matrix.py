@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
+from tacit.encoders.sums import Cost, EncodingRefused, LedgerUnit
 from tacit.noise.discrete_gaussian import DiscreteGaussian, gaussian_sampler_delta, reach_of
 from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.protocol.federation import Report

@@ -1,4 +1,5 @@
-"""Sums over records that a federated job asks its curators for, as vectors of whole numbers.
+"""What a federated job asks its curators for: sums over records, as vectors of whole numbers, and
+noisy reports on a curator's own rows.
 
 Spec: jobs, "Federated jobs"; kmeans, section 6.1; dpbv-clustering, section 3.9 (a). All is public.
 Each record adds one vector, made of blocks with an L1 bound and a share of epsilon each; the bound
@@ -13,6 +14,10 @@ section 3), and so it holds for a record replaced by another one too. A query wi
 counts all `MOST_RECORDS` that a table can hold, so that no other record replaces a removed one, and
 only one vector changes. It is for rows of tables: a statistic of a register changes if one reading
 is removed.
+
+Of a noisy report all is public but the rows and the noise. One module for each algorithm reads the
+descriptor's document, and works out from the mechanism in it what a report costs; a figure that the
+document states counts only where the mechanism proves it.
 """
 
 from __future__ import annotations
@@ -21,13 +26,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.protocol.federation import Report
 from tacit.query.functions import Encoded, Readings, encode, whole
 from tacit.query.query import Query
+from tacit.randomness import NoiseSource
 from tacit.units import NANO
 from tacit.wire import format_exact
 
@@ -39,8 +46,8 @@ MOST_RECORDS: Final = 1 << 16
 SWAP: Final = 2
 """How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
 MODULES: Final = {
-    "kmeans": "kmeans.sums",
-    "dpbv-clustering": "dpbv_clustering.sums",
+    "kmeans": "kmeans_sums",
+    "dpbv-clustering": "dpbv_clustering",
     "graph-der": "graph_der_blocks",
     "sequential-ngram": "sequential_ngram_counts",
     "sequential-prefix-tree": "sequential_prefix_tree_counts",
@@ -192,3 +199,92 @@ def encoded(query: Query, asked: RowSum, rows: Floats) -> Encoded:
         total += part.values
         clamped += part.clamped
     return Encoded(total, np.array([len(rows)], np.int64), clamped, whole(1))
+
+
+LedgerUnit = Literal["record", "curator"]
+
+REPORT_MODULES: Final = {
+    "crowd-tasking": "crowd_tasking_reports",
+    "dpbv-clustering": "dpbv_clustering_reports",
+    "graph-random-matrix": "graph_random_matrix",
+}
+OF_ITEMS: Final = frozenset({"graph-random-matrix"})
+"""Algorithms whose rows are sets of items, one for each curator: no numbers."""
+
+
+class EncodingRefused(ValueError):
+    """The document is no encoding, or one under which nothing is protected."""
+
+
+class Cost(NamedTuple):
+    """What a curator's ledger is charged for all of its reports, for one `ledger_unit`."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+class Encoding(Protocol):
+    """How rows become reports."""
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a row has."""
+        ...
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the last of them is a label, which is sent as it is."""
+        ...
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows of a curator count: its first ones."""
+        ...
+
+    @property
+    def ledger_unit(self) -> LedgerUnit:
+        """What the cost protects: one row, or all of a curator's."""
+        ...
+
+    @property
+    def cost(self) -> Cost | None:
+        """None: no figure is stated (the stance `paper`). May take a second.
+
+        Raises EncodingRefused where nothing is protected, or less than the document states.
+        """
+        ...
+
+    @property
+    def other_cost(self) -> Cost | None:
+        """What they cost in the unit that is not `ledger_unit`; None where `cost` is None."""
+        ...
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON without floating-point numbers; `read_encoding` reads it."""
+        ...
+
+    def perturbed(self, rows: Mapping[str, Any], source: NoiseSource) -> list[Report]:
+        """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names; of
+        sets of items a list of one.
+
+        In the order of curators and rows, one for each row that can be reported.
+        """
+        ...
+
+    def refusal(self, report: Report) -> str | None:
+        """Why the coordinator does not take a report; None: it takes it."""
+        ...
+
+
+def read_encoding(algorithm: str, document: Mapping[str, Any]) -> Encoding:
+    """The encoding of a document. Raises EncodingRefused."""
+    if algorithm not in REPORT_MODULES:
+        raise EncodingRefused("the algorithm collects no reports that are known here")
+    module = import_module(f"tacit.encoders.{REPORT_MODULES[algorithm]}")
+    try:
+        found: Encoding = module.read(document)
+    except EncodingRefused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise EncodingRefused("the document is not one of the algorithm's") from error
+    return found

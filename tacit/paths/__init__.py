@@ -8,11 +8,9 @@ Spec: path-publishing, sections 2.4 and 3.7 to 3.10. No service and no algorithm
         network = read_map(file)
     print(recover(network, open("published.json", "rb").read()).paths[0])
 
-    published  the forms on the wire        recovery  from map and publication to the path
-    levelled   one path out of a DAG        decoding  the likeliest path behind noisy labels
-    walking    edges in the order of a path sealed    to named recipients, by their keys
-    network    maps, and paths in them      files     their readers
-    problems   what is refused
+    published  the forms on the wire, sealed to named recipients by their keys
+    recovery   from map and publication to the path
+    network    maps and paths in them, their readers, and what is refused
 """
 
 from tacit.paths.network import (

@@ -1,7 +1,5 @@
 """A network (map) and a path in it: their files, edges in the order of a path, and what recovery
-refuses.
-
-What recovery refuses. Spec: path-publishing, section 2.3. No error names a vertex.
+refuses. Spec: path-publishing, section 2.3. No error names a vertex.
 """
 
 from __future__ import annotations

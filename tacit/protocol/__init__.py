@@ -1,9 +1,8 @@
 """What parties sign and check. Who calls whom is the services' part.
 
 enrolment      join tokens and identities
-proved_pieces  what a sealed piece of a proved round holds
 round/         descriptors, set documents, commitments, transcripts, and their checks
-verification   the checks of a proved round: verify key, candidates, verdicts (extra `proofs`)
+proved_rounds  the checks of a proved round: verify key, candidates, verdicts (extra `proofs`)
 federation     what a job over curators asks of them, step by step
 differencing   which released sets exclude a new one
 trust          the keys that a verifier has pinned

@@ -290,7 +290,7 @@ class CoordinatorRenewal(WireModel):
 
 
 class Pin(WireModel):
-    """What a party keeps of a service: the fingerprint of its Ed25519 key as it came out of band,
+    """What a party keeps of a service: the fingerprint of its Ed25519 key as received out of band,
     and, since the service showed its documents, what was followed from there."""
 
     fingerprint: Fingerprint

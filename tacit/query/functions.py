@@ -42,14 +42,13 @@ from tacit.query.encoding import (
 )
 from tacit.query.fields import QueryFields, part_count
 from tacit.query.percentiles import percentile_name, percentile_of
-from tacit.query.terms import Coordinates, Function, Noise
+from tacit.query.terms import PRESENCE, Coordinates, Function, Noise
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact
 
 Ints = NDArray[np.int64]
 
 _BLOCK: Final = 1 << 15
-PRESENCE: Final = "curators_with_readings"
 TOO_FEW: Final = "the noisy count is below 1"
 """Why a result has no mean, variance or percentile."""
 
@@ -163,6 +162,17 @@ def parts(query: QueryFields) -> tuple[Part, ...]:
         PRESENCE, Linear.PRESENCE, 1, Fraction(1), 1, 1, shares[-1], squared_sensitivity=squared
     )
     return (*found, presence)
+
+
+def part_unit(query: QueryFields, part: Part) -> str:
+    """The unit of a part of a result; that of a count is "1"."""
+    match part.linear:
+        case Linear.SQUARES:
+            return f"{query.unit}^2"
+        case Linear.COUNT | Linear.HISTOGRAM | Linear.PRESENCE:
+            return "1"
+        case _:
+            return query.unit
 
 
 def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Part, ...]:

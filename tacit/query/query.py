@@ -9,10 +9,10 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tacit.errors import FieldsRefused, MissingExtra
-from tacit.field_errors import errors_of
 from tacit.query.fields import QueryFields
 from tacit.query.mechanisms import arithmetic_problem
 from tacit.query.terms import Validity
+from tacit.wire import errors_of
 
 
 class Query(QueryFields):

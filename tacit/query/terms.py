@@ -31,6 +31,10 @@ LONGEST_PART: Final = 262_144
 """Roster numbers in one part of a host in a proved round, at most."""
 
 
+PRESENCE: Final = "curators_with_readings"
+"""The part of a result that counts the curators with readings."""
+
+
 class Function(StrEnum):
     SUM = "sum"
     COUNT = "count"
@@ -72,7 +76,7 @@ class Stance(StrEnum):
 
 
 class Validity(StrEnum):
-    """Who sees to it that a contribution lies in its declared range: its curator, or a proof."""
+    """What ensures that a contribution lies in its declared range: its curator, or a proof."""
 
     DECLARED = "declared"
     PROVED = "proved"

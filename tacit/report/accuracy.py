@@ -25,7 +25,7 @@ from tacit.accounting.expected_error import (
     smallest_useful_group,
 )
 from tacit.query.encoding import Norm
-from tacit.query.functions import parts, reads_vectors
+from tacit.query.functions import part_unit, parts, reads_vectors
 from tacit.query.percentiles import (
     CountNoise,
     percentile_interval,
@@ -34,7 +34,7 @@ from tacit.query.percentiles import (
 )
 from tacit.query.query import Query
 from tacit.query.terms import Function, Stance
-from tacit.report.figures import amount, part_unit, short
+from tacit.report.figures import amount, short
 
 USEFUL_SHARE: Final = Fraction(1, 100)
 """The relative error at which a group counts as useful in `smallest_useful_group`."""

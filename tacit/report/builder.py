@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypedDict
 
-from tacit.report.figures import (
-    ACCOUNTING_VERSION,
-    amount,
-    delta_amount,
-    epsilon_amount,
-    short,
-)
+from tacit.report.figures import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount, short
 from tacit.report.model import (
     AccountingStatement,
     Charge,

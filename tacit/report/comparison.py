@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from tacit.accounting.expected_error import LEVEL, Layers, all_draws, standard_deviation
 from tacit.accounting.loss.rounding import Draws
 from tacit.errors import Error
-from tacit.query.functions import parts
+from tacit.query.functions import part_unit, parts
 from tacit.query.query import Query
 from tacit.query.terms import Function
 from tacit.randomness import PublicRandom
-from tacit.report.figures import part_unit
 
 Floats = NDArray[np.float64]
 

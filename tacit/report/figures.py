@@ -5,14 +5,12 @@ Spec: aggregation, sections 1 and 7.
 
 from __future__ import annotations
 
+import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
 from tacit.accounting.amounts import SMALLEST_DELTA
-from tacit.query.encoding import Linear
-from tacit.query.functions import Part
-from tacit.query.query import Query
 
 ACCOUNTING_VERSION: Final = "1"
 """Version of `tacit.accounting`; part of every report whose figures it computed."""
@@ -55,12 +53,6 @@ def delta_amount(value: Fraction | Decimal | None) -> str:
     return amount(max(Fraction(value), Fraction(SMALLEST_DELTA)) if value else 0)
 
 
-def part_unit(query: Query, part: Part) -> str:
-    """The unit of a part of a result; that of a count is "1"."""
-    match part.linear:
-        case Linear.SQUARES:
-            return f"{query.unit}^2"
-        case Linear.COUNT | Linear.HISTOGRAM | Linear.PRESENCE:
-            return "1"
-        case _:
-            return query.unit
+def of_a_hundred(share: str | None) -> int:
+    """A guess as cases of 100, rounded up; 100 where nothing is stated."""
+    return math.ceil(100 * Fraction(share or "1"))

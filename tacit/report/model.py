@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from tacit.noise.gaussian_privacy import gaussian_right, zcdp_right
 from tacit.wire import WireModel
 
 _PLACES: Final = 4
@@ -47,11 +46,6 @@ def _rounded_up(right: float) -> str:
     return f"{rounded:.{_PLACES}f}".rstrip("0").rstrip(".")
 
 
-def of_a_hundred(share: str | None) -> int:
-    """A guess as cases of 100, rounded up; 100 where nothing is stated."""
-    return math.ceil(100 * Fraction(share or "1"))
-
-
 @lru_cache(maxsize=4096)  # every report of the same query has the same figures
 def _most_right(epsilon: str | None, delta: str | None) -> float:
     if epsilon is None or epsilon == "inf":
@@ -62,6 +56,8 @@ def _most_right(epsilon: str | None, delta: str | None) -> float:
 
 @lru_cache(maxsize=4096)
 def _zcdp_right(rho: str, delta: str) -> float:
+    from tacit.noise.gaussian_privacy import zcdp_right  # with all samplers: few reports need it
+
     return 1.0 if rho == "inf" else zcdp_right(float(Fraction(rho)), float(Fraction(delta)))
 
 
@@ -181,6 +177,8 @@ class VerifiedStatement(WireModel):
         curve = [(point.epsilon, point.delta) for point in self.curve]
         right = most_right([(self.epsilon, self.delta), *curve])
         if self.rho not in (None, "inf"):
+            from tacit.noise.gaussian_privacy import gaussian_right
+
             right = min(right, gaussian_right(float(Fraction(self.rho or "0"))))
         return _rounded_up(right)
 

@@ -37,13 +37,7 @@ from tacit.query.terms import Mechanism
 from tacit.report import statements
 from tacit.report.accuracy import error_statement
 from tacit.report.builder import pure_dp
-from tacit.report.figures import (
-    ACCOUNTING_VERSION,
-    FLOOR,
-    amount,
-    delta_amount,
-    epsilon_amount,
-)
+from tacit.report.figures import ACCOUNTING_VERSION, FLOOR, amount, delta_amount, epsilon_amount
 from tacit.report.model import (
     AccountingStatement,
     Charge,

@@ -20,12 +20,12 @@ from tacit.noise import SelfTest
 from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.disclosure import least_totals
-from tacit.query.functions import parts, reads_vectors
+from tacit.query.functions import part_unit, parts, reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
-from tacit.report.figures import amount, delta_amount, epsilon_amount, part_unit, short
+from tacit.report.figures import amount, delta_amount, epsilon_amount, short
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_instant
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tacit.report.figures import short
-from tacit.report.model import Charge, PrivacyReport, VerifiedStatement, of_a_hundred
+from tacit.report.figures import of_a_hundred, short
+from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
 Json = Mapping[str, Any]
 WIDTH: Final = 80

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from tacit.protocol.round.messages import REFUSED_BY_PROOF
 from tacit.query.encoding import Linear, Norm
-from tacit.query.functions import Part, parts
+from tacit.query.functions import Part, part_unit, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Validity
 from tacit.report.accuracy import with_intervals
-from tacit.report.figures import amount, part_unit
+from tacit.report.figures import amount
 from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
 
 ANY_AMOUNT: Final = "A lying curator shifts the sum by any amount."

@@ -7,9 +7,9 @@ extra `proofs` (pycryptodome) has to be installed.
     limits         what fits, and how sure a proof is     noise_bound   where noise is clamped
     prio3          split, verify, decide, add up          arithmetic    by numpy, or compiled
     proof          the fully linear proof                 circuit       what a circuit is
-    forms, vectors, count    the circuits                 gadgets       their non-linear gates
-    compiled, keccak_compiled    the same bytes by numba (extra `fast`)
-    field, field64, field128, transforms, xof             arithmetic on many elements at once
+    forms, vectors           the circuits
+    compiled                 the same bytes by numba (extra `fast`)
+    field                    arithmetic on many elements at once
 
 Spec: validity, sections 3 to 6, 12 and 13.
 """

@@ -20,8 +20,8 @@ import pytest_asyncio
 
 from common.runtime.clock import ManualClock
 from curator.participation.restoring import Restore
-from tacit.encoders.crowd_tasking.encoder import Perturbation
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import Perturbation
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tests.curator.conftest import HOUR, NOISY, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.e2e.hostile import PLAIN, Home, Hostile, home, hostile, problem

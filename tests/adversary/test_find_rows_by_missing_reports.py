@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from algorithms import catalogue
-from tacit.encoders.crowd_tasking import reports as crowd_tasking_reports
+from tacit.encoders import crowd_tasking_reports
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tacit import sets
+from tacit.protocol.proved_rounds import contradictions
 from tacit.protocol.round.messages import ProofReason
 from tacit.protocol.round.pieces import proof_context
-from tacit.protocol.verification import contradictions
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements
 from tacit.validity.functions import ProvedVector

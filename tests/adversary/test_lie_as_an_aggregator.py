@@ -16,6 +16,13 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.pieces.peer_seals import verify_key
 from tacit.crypto.signing import Signed
+from tacit.protocol.proved_rounds import (
+    ChunkPlace,
+    candidates_of,
+    chunk_key,
+    contradictions,
+    seal_chunk,
+)
 from tacit.protocol.round.agreement import ManifestRefused, TooFewParticipants
 from tacit.protocol.round.messages import (
     COMMITMENT_LABEL,
@@ -28,13 +35,6 @@ from tacit.protocol.round.messages import (
     Verdict,
     VerdictRequest,
     Verification,
-)
-from tacit.protocol.verification import (
-    ChunkPlace,
-    candidates_of,
-    chunk_key,
-    contradictions,
-    seal_chunk,
 )
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, manifest_request

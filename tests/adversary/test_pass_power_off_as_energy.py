@@ -19,7 +19,7 @@ from curator.intake.intake import Intake
 from tests.curator import conftest as curator
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
-from tests.curator.files.green_button_files import FeedFile, Meter
+from tests.curator.files.market.green_button_files import FeedFile, Meter
 
 site, world = curator.site, curator.world
 AT = "2025-12-31T12:00:00Z"

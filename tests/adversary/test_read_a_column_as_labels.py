@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from common.runtime.clock import ManualClock
-from tacit.encoders.crowd_tasking.encoder import Perturbation
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import Perturbation
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tests.e2e.hostile import Home, Hostile, home, hostile
 
 READINGS = [3, 7, 1, 12, 0, 9]

@@ -12,7 +12,7 @@ from fractions import Fraction
 import pytest
 
 from algorithms import catalogue
-from tacit.encoders.crowd_tasking.encoder import truth_probability
+from tacit.encoders.crowd_tasking import truth_probability
 from tests.algorithms.crowd_tasking.test_algorithm import CLS
 
 PRECISE = Context(prec=60)

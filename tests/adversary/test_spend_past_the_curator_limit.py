@@ -21,8 +21,8 @@ from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit.accounting.charges import unit_cost
 from tacit.accounting.scenarios import Scenario
-from tacit.encoders.crowd_tasking.encoder import Perturbation
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import Perturbation
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.query.terms import PrivacyUnit
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld

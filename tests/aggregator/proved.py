@@ -16,6 +16,7 @@ from tacit import sets
 from tacit.crypto.sealing import PartHeader, Span, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.proved_rounds import candidates_of, check_verdicts, proved_manifest_of
 from tacit.protocol.round.agreement import manifest_hash
 from tacit.protocol.round.messages import (
     AcceptedSet,
@@ -32,7 +33,6 @@ from tacit.protocol.round.messages import (
 )
 from tacit.protocol.round.opening import open_sum
 from tacit.protocol.round.pieces import Piece, pack, piece_context, proof_context
-from tacit.protocol.verification import candidates_of, check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

@@ -14,10 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms import catalogue
-from algorithms.contract import SequentialContext, Stance
+from algorithms.contract import SequentialContext, Stance, own_sample
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read, written
-from algorithms.samples import own_sample
 from tacit.errors import DomainError
 from tacit.records.text_files import MalformedRow
 

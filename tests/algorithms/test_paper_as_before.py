@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 
 from algorithms import catalogue
-from algorithms.contract import SequentialContext
+from algorithms.contract import MethodNeedsSound, SequentialContext
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
 from algorithms.datasets.tables import NumericTable
-from algorithms.parameters import MethodNeedsSound
 from reproduction.stand_in_data import power_law
 from simulation.stand_in_data import metro, msnbc_like
 from tacit.errors import Invalid

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from algorithms import catalogue
-from algorithms.contract import SequentialContext
+from algorithms.contract import SequentialContext, own_sample
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
-from algorithms.samples import own_sample
 
 LETTERS = {"epsilon": "1", "universe": ["a", "b", "c", "d"]}
 TABLE: tuple[str, str, Any, Any, Any] = ("numeric-table", "csv", ["a", "b"], [[1, 2]], None)

@@ -16,6 +16,7 @@ import pytest_asyncio
 from sqlalchemy import text
 
 from cli.services.deployment import Deployment, Running, pair
+from common.runtime.settings import LAST_BACKUP
 from common.store.database import migrate, open_database
 from coordinator.models.job import WorkerLost
 from tacit import Problem
@@ -265,7 +266,7 @@ async def test_a_state_in_postgres_is_set_aside_and_returns_when_the_restore_fai
         failed = await asyncio.to_thread(tacit, *restore, **nowhere)
         assert (failed.returncode, "pg_restore is not installed" in failed.stderr) == (2, True)
         assert await schemas() == {"public": tables}
-        assert list((tmp_path / "home").iterdir()) == []
+        assert [item.name for item in (tmp_path / "home").iterdir()] == [LAST_BACKUP]
         done = await asyncio.to_thread(tacit, *restore, **environment)
         assert done.returncode == 0, done.stderr
         assert sorted((await schemas()).values()) == [tables, tables]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.curator_data import MeterFile, column_map
+from cli.meter_file import MeterFile, column_map
 
 TEXT = "meter,t0,t1\na,0.5,1.25\nb,nonsense,-3\n"
 WRITERS: dict[str, Callable[[Path], object]] = {

@@ -18,9 +18,9 @@ from coordinator.app import create_app
 from coordinator.registry.peer_requests import path_of
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed
-from tacit.protocol.aggregator_messages import Steps
 from tacit.protocol.enrolment import ENROLMENT_LABEL, GRANT_HEADER, Enrolment, grant_hash
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.messages import Steps
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.built_once import migrated

@@ -120,6 +120,10 @@ def test_images_hold_what_the_floors_allow() -> None:
         assert ("\ntyper==" in lock) == (role == "tools")
     assert "\naiomqtt==" in locked["curator"]
     whole = (ROOT / "requirements.lock").read_text()
+    locked["demo"] = demo = (ROOT / "requirements-demo.lock").read_text()
+    for tool in ("scikit-learn", "dask", "matplotlib", "playwright", "pytest", "ruff", "mypy"):
+        assert f"\n{tool}==" in whole
+        assert f"\n{tool}==" not in demo
     for role, lock in locked.items():
         pins = set(re.findall(r"^([a-z0-9._-]+==\S+)", lock, re.MULTILINE))
         assert pins <= set(re.findall(r"^([a-z0-9._-]+==\S+)", whole, re.MULTILINE)), role

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -46,6 +47,28 @@ def test_a_place_that_is_not_there_is_found() -> None:
         "curator/intake/no_such.py",
         "curator/intake/none.py",
     ]
+
+
+_COLUMN = re.compile(r"^ *((?:[a-z]\w*(?:, )?)+)/?  +\S", re.MULTILINE)
+
+
+def _packages() -> list[Path]:
+    rooms = ("tacit", "common", "algorithms", "coordinator", "curator", "aggregator")
+    return [path for room in rooms for path in sorted((ROOT / room).rglob("__init__.py"))]
+
+
+def test_every_module_that_a_package_lists_is_there() -> None:
+    """The lines of a package's docstring that begin with names and two blanks."""
+    listed, missing = 0, []
+    for path in _packages():
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        for names in _COLUMN.findall(docstring):
+            for name in names.split(", "):
+                listed += 1
+                if not (path.parent / name).is_dir() and not (path.parent / f"{name}.py").exists():
+                    missing.append(f"{path.relative_to(ROOT)}: {name}")
+    assert listed > 80
+    assert missing == []
 
 
 def test_the_picture_has_the_floors_of_the_contract() -> None:

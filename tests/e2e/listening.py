@@ -103,6 +103,8 @@ class Heard:
     logs: dict[str, bytes] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     traces: list[bytes] = field(default_factory=list)
+    bundle: dict[str, bytes] = field(default_factory=dict)
+    """The files of a support bundle, by name."""
 
     def channels(self) -> dict[str, bytes]:
         """The text of each channel."""
@@ -111,6 +113,7 @@ class Heard:
             "errors": b"\n".join(self.errors),
             "processes": b"\n".join(self.processes.values()),
             "traces": b"\n".join(self.traces),
+            "support bundle": b"\n".join(self.bundle.values()),
             **{f"log of {name}": log for name, log in self.logs.items()},
         }
 
@@ -154,7 +157,8 @@ class Listener:
 
     def _metrics(self) -> None:
         for service in self._it.real.services:
-            self.heard.metrics |= set(httpx.get(f"{service.url}/metrics").content.splitlines())
+            text = httpx.get(f"{service.url}/metrics", timeout=60).content  # a busy machine
+            self.heard.metrics |= set(text.splitlines())
 
     def _processes(self) -> None:
         for pid in family({process.pid for process in self._it.running.processes.values()}):

@@ -21,7 +21,7 @@ from common.web.dependencies import part_of
 from coordinator.budget.ledger import Ledger
 from coordinator.registry.members import Registry
 from coordinator.store.tables import identities as table
-from curator.participation.discovery import Planning
+from curator.participation.loop import Planning
 from curator.parties.identities import Coordinators
 from curator.store import parties as party_store
 from tacit.client.client import AsyncClient

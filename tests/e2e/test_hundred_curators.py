@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from aggregator.rounds import commitment, opening
+from aggregator.rounds import opening, partial_sum
 from algorithms import catalogue
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
@@ -56,7 +56,7 @@ def records(number: int) -> list[list[int]]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     silent = pytest.MonkeyPatch()
-    for module in (commitment, opening):
+    for module in (partial_sum, opening):
         silent.setattr(module, "draw", no_noise)
     async with site(tmp_path_factory.mktemp("hundred")) as running:
         await running.enrol("host", NAMES[3:])

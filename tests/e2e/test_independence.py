@@ -40,7 +40,7 @@ from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
 from common.web.dependencies import part_of
 from curator.app import create_app as create_curator
-from curator.participation import discovery
+from curator.participation import loop
 from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
 from tacit.crypto.sealing import (
@@ -53,7 +53,7 @@ from tacit.crypto.sealing import (
     read_batch_header,
     read_part_header,
 )
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.query import Query
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round
@@ -200,7 +200,7 @@ async def test_the_same_randomness_gives_the_same_moments_with_and_without_readi
     look at readings."""
     told = {}
     for spoken in (False, True):
-        monkeypatch.setattr(discovery, "_moment", random.Random(11))
+        monkeypatch.setattr(loop, "_moment", random.Random(11))
         folder, clock, world = tmp_path / str(spoken), ManualClock(), FakeWorld()
         async with curators(folder, world, clock) as site:
             names = []

@@ -8,8 +8,11 @@ books while they hold it. A control plants values in every form and channel, and
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
+import stat
 import struct
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import closing
 from decimal import Decimal
@@ -20,7 +23,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from cli.services.deployment import ServiceAddress
 from tacit.wire import format_instant
+from tests.cli.test_pairing import tacit
 from tests.e2e.listening import Collector, Heard, Listener
 from tests.e2e.plain import plain
 from tests.e2e.taint import COLUMNS, Taint
@@ -42,6 +47,7 @@ READINGS = {
     "lone-1": "62831.8537",
 }
 REFUSED = "5739.81642"
+WEBHOOK_KEY = "a-key-that-only-the-receiver-has-0123456789"
 RECORDS = {name: [f"3.{place}7182818", f"6.{place}4142135"] for place, name in enumerate(READINGS)}
 ROUND: dict[str, Any] = {
     "function": "sum",
@@ -90,8 +96,14 @@ ATTRIBUTES = {"http.request.method", "http.route", "http.response.status_code"}
 class Run:
     """One run, and what was heard of it."""
 
-    def __init__(self, taint: Taint, heard: Heard, states: dict[str, str]) -> None:
-        self.taint, self.heard, self.states = taint, heard, states
+    def __init__(
+        self,
+        taint: Taint,
+        heard: Heard,
+        states: dict[str, str],
+        services: tuple[ServiceAddress, ...],
+    ) -> None:
+        self.taint, self.heard, self.states, self.services = taint, heard, states, services
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -109,7 +121,14 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
             taint.number(f"record of {name}", value)
     with Collector().running() as collector:
         told = {"TACIT_LOG_LEVEL": "debug", "TACIT_OTLP_ENDPOINT": collector.url}
-        async with plain(tmp_path_factory.mktemp("taint"), 3, told) as it:
+        home = tmp_path_factory.mktemp("taint")
+        (home / "webhook.key").write_text(WEBHOOK_KEY)
+        notify = {
+            "TACIT_NOTIFY_WEBHOOK_URL": "https://hook.invalid/a-private-path",
+            "TACIT_NOTIFY_WEBHOOK_KEY_FILE": str(home / "webhook.key"),
+        }
+        taint.text("webhook key", WEBHOOK_KEY)
+        async with plain(home, 3, told, {"coordinator": notify}) as it:
             for service in it.real.services:
                 token = (Path(service.directory) / "operator.token").read_text().strip()
                 taint.text(f"{service.id} operator token", token)
@@ -129,6 +148,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
                 states["job"] = await federated(it)
                 listener.heard.errors += await it.call(misbehave, it)
                 listener.heard.errors += await it.call(break_inside, it)
+                listener.heard.bundle = await it.call(bundled, it)
             finally:
                 await listener.stop()
         heard = listener.heard
@@ -138,7 +158,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
         }
         heard.traces = [*collector.bodies, *(text.encode() for text in collector.headers)]
         heard.spans = collector.spans()
-    yield Run(taint, heard, states)
+    yield Run(taint, heard, states, it.real.services)
 
 
 async def agree(it: World) -> None:
@@ -264,6 +284,37 @@ def break_inside(it: World) -> list[bytes]:
         answer = client.post("/v1/readings", json=[item(it)])
     assert answer.status_code >= 500, answer.text
     return [said(answer)]
+
+
+def bundled(it: World) -> dict[str, bytes]:
+    """The files of a support bundle of these services, one of which has lost a table."""
+    out = it.real.directory / "support.zip"
+    done = tacit("support-bundle", "--home", it.real.directory, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    with zipfile.ZipFile(out) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
+
+
+async def test_a_support_bundle_helps_and_names_no_one(run: Run) -> None:
+    bundle, names = run.heard.bundle, ("coordinator", "aggregator-1", "curator")
+    for name in names:
+        support = json.loads(bundle[f"{name}.json"])
+        assert support["revision"] == "0001", name
+        assert {"pydantic", "sqlalchemy"} <= {each.lower() for each in support["libraries"]}
+        assert support["settings"]["operator_token"] in (None, "[set]")
+        assert support["settings"]["log_level"] == "debug"
+        assert any('"event": "request"' in line for line in support["log"]), name
+        assert b'"event": "request"' in bundle[f"{name}.log"], name
+    coordinator = json.loads(bundle["coordinator.json"])
+    assert coordinator["settings"]["notify_webhook_key"] == "[set]"
+    assert coordinator["settings"]["notify_webhook_url"] == "[set]"
+    assert coordinator["rows"]["curator"] == len(HOSTED) + len(LONE)
+    status = json.loads(bundle["status.json"])
+    assert [each["id"] for each in status["services"]] == [each.id for each in run.services]
+    whole = b"\n".join(bundle.values())
+    for private in (*LONE, "meter-h0", "hook.invalid"):
+        assert private.encode() not in whole, private
 
 
 async def test_everything_ran_and_every_channel_spoke(run: Run) -> None:

@@ -20,9 +20,9 @@ import pytest_asyncio
 from numpy.typing import NDArray
 
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.proved_rounds import candidates_of, refused_curators
 from tacit.protocol.round.messages import ProofReason
 from tacit.protocol.round.pieces import CarriedPiece, proof_context, split
-from tacit.protocol.verification import candidates_of, refused_curators
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Rows
 from tests.aggregator.direct import enrol_directly

@@ -27,11 +27,11 @@ from tests.coordinator.datasets.forms import hand_in
 from tests.coordinator.double import WINDOW, query
 from tests.curator import conftest as curator
 from tests.curator.conftest import START, OpenSite, Site
-from tests.curator.files.green_button_files import FeedFile, Meter
-from tests.curator.files.test_dsmr import telegram
-from tests.curator.files.test_iec62056 import checked, profile, readout
-from tests.curator.files.test_market_files import MSCONS, NEM13
-from tests.curator.files.test_sensor_files import LINES, PACK, hour
+from tests.curator.files.devices.test_dsmr import telegram
+from tests.curator.files.devices.test_iec62056 import checked, profile, readout
+from tests.curator.files.devices.test_sensor_files import LINES, PACK, hour
+from tests.curator.files.market.green_button_files import FeedFile, Meter
+from tests.curator.files.market.test_market_files import MSCONS, NEM13
 from tests.fuzz.mutations import mutated
 
 house = coordinator.house

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.services.deployment import Deployment
-from tacit.client import Client
+from tacit import Client
 from tests.e2e.world import World, world
 
 RECORDED = Path(__file__).parents[2] / "integrations" / "home_assistant" / "tests" / "recorded"

@@ -44,7 +44,7 @@ from reproduction import (
     two_layer_sweep,
 )
 from simulation.stand_in_data import Population
-from tacit.encoders.dpbv_clustering.encoder import Flip
+from tacit.encoders.dpbv_clustering import Flip
 
 Patch = pytest.MonkeyPatch
 Variant = Callable[[Patch], None]

@@ -20,14 +20,13 @@ from scipy.stats import ks_2samp
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import service_settings
 from simulation import in_process_driver
-from simulation.events import Rates, RoundEvents, quiet, stream
 from simulation.in_process_driver import InProcess, agreed
 from simulation.network import PERFECT, Network
-from simulation.populations import Population
+from simulation.populations import Population, Rates, RoundEvents, quiet, stream
 from simulation.services_driver import Services
 from simulation.simulated_rounds import Outcome
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import decode
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.events import Rates, RoundEvents, quiet, stream
+from simulation.populations import Rates, RoundEvents, quiet, stream
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from common.store.tokens import hash_token
 from coordinator.jobs.results import _purpose as evaluation_purpose
-from coordinator.models import budget_ledger, dataset_events
+from coordinator.models import budget_ledger
 from coordinator.models.budget_ledger import LABEL, CheckpointStatement
 from coordinator.rounds.context import salt_of
 from coordinator.storage_keys import CONTENT, StorageKey, seed_purpose
-from curator.owner import ledger_verification
+from curator.owner import statement as ledger_statement
 from curator.store.history import _HASHED
 from tacit import randomness
 from tacit.crypto.sealing import key_hash
@@ -36,11 +36,11 @@ from tacit.crypto.signing import (
 )
 from tacit.protocol import enrolment, federation, sealing_sessions, trust
 from tacit.protocol import identities as ids
-from tacit.protocol import verification as shares
+from tacit.protocol import proved_rounds as shares
 from tacit.protocol.party_identities import PARTY_SUCCESSION_LABEL, PartySuccession
+from tacit.protocol.proved_rounds import candidates_of
 from tacit.protocol.round import agreement, descriptor, messages, opening, pieces
 from tacit.protocol.trust import anchors_line
-from tacit.protocol.verification import candidates_of
 from tacit.query.query import Query
 from tacit.wire import WireModel
 
@@ -147,9 +147,9 @@ def _row(f: Any) -> bytes:
 
 def _dataset_row(f: Any) -> bytes:
     said = f.content
-    start, kind = bytes.fromhex(said["previous"]), dataset_events.EventKind(said["kind"])
+    start, kind = bytes.fromhex(said["previous"]), budget_ledger.EventKind(said["kind"])
     of, time = (said["dataset"], said["job"], said["payload"]), statement("token renewal").made
-    return dataset_events.following(said["seq"] - 1, start, kind, *of, time).hash
+    return budget_ledger.following(said["seq"] - 1, start, kind, *of, time).hash
 
 
 def _disclosure(f: Any) -> str:
@@ -176,12 +176,12 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
     ),
     "candidates": _candidates,
     "content hash": lambda f: StorageKey(b"\x11" * 32).keyed_hash(CONTENT, f.digest),
-    "curator's ledger, row": lambda f: ledger_verification._next(
+    "curator's ledger, row": lambda f: ledger_statement._next(
         f.previous, [getattr(f, column.name) for column in _HASHED]
     ),
-    "curator's ledger, start": lambda _: ledger_verification.START,
+    "curator's ledger, start": lambda _: ledger_statement.START,
     "dataset ledger, row": _dataset_row,
-    "dataset ledger, start": lambda f: dataset_events.genesis(f.ledger),
+    "dataset ledger, start": lambda f: budget_ledger.dataset_genesis(f.ledger),
     "disclosure": _disclosure,
     "fingerprint": lambda f: fingerprint(f.public_key),
     "grant": lambda f: enrolment.grant_hash(f.secret),

@@ -24,8 +24,8 @@ from tacit.crypto.sealing import SealKey, open_octets, seal_octets
 from tacit.crypto.signing import Identity
 from tacit.paths import published as paths
 from tacit.paths.published import SealedPath
+from tacit.protocol import proved_rounds as shares
 from tacit.protocol import sealing_sessions
-from tacit.protocol import verification as shares
 from tacit.protocol.round import pieces as proved_pieces
 from tests.vectors.examples import statement
 

@@ -29,8 +29,8 @@ from cli.services.archive import Manifest
 from cli.services.sealed_files import private_key
 from curator.mqtt.mapping import Mapping
 from tacit.answers.jobs import Evaluation, JobResult
-from tacit.answers.rounds import RoundResult
-from tacit.encoders.crowd_tasking.encoder import resume
+from tacit.answers.queries import RoundResult
+from tacit.encoders.crowd_tasking import resume
 from tacit.errors import DomainError
 from tacit.paths import published
 from tacit.protocol.enrolment import JoinToken

@@ -148,7 +148,7 @@ _SEEN_EVERY: Final = timedelta(seconds=60)
 
 
 class NotAccepted(Unauthenticated):
-    """Unknown, expired and revoked alike: nobody is told which."""
+    """Unknown, expired and revoked alike: the answer does not state which."""
 
     name = "not_accepted"
     title = "This token is not accepted"

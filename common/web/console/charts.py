@@ -19,7 +19,8 @@ from typing import Final
 from markupsafe import Markup
 
 from tacit.accounting.scenarios import Scenario
-from tacit.report.model import Pooled, VerifiedStatement, of_a_hundred
+from tacit.report.figures import of_a_hundred
+from tacit.report.model import Pooled, VerifiedStatement
 
 _WIDE: Final = 640.0
 _NARROW: Final = 320.0

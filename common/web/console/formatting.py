@@ -14,7 +14,7 @@ from typing import Final
 
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.scenarios import Scenario
-from tacit.report.model import of_a_hundred
+from tacit.report.figures import of_a_hundred
 
 THIN: Final = "\u202f"
 """Narrow no-break space: between groups of digits."""

@@ -26,12 +26,10 @@ from coordinator.jobs.workers.link import pack
 from coordinator.models.budget_ledger import Draft, Event, Kind, MemberSet
 from coordinator.models.job import JobState
 from coordinator.rounds.context import Conduct, signed_descriptor
-from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
 from coordinator.store import ledger as ledger_store
 from coordinator.store import rounds as round_store
-from coordinator.store.federated_jobs import StepRow
-from coordinator.store.jobs import JobRow
+from coordinator.store.jobs import JobRow, StepRow
 from tacit.errors import DomainError
 from tacit.protocol.federation import JobTerms
 from tacit.report.model import PrivacyReport
@@ -65,7 +63,7 @@ async def settle(conduct: Conduct, job_id: str) -> None:
 
 async def _settle(conduct: Conduct, job_id: str) -> None:
     async with conduct.database.begin() as transaction:
-        steps = await federated_jobs.steps_of_job(transaction, job_id)
+        steps = await store.steps_of_job(transaction, job_id)
         await exclusive(transaction, LOCK)
         known = {each.kind for each in await _of_steps(transaction, steps)}
         if known != {Kind.JOB_DEBITED}:  # none, or settled before
@@ -104,7 +102,7 @@ async def _accepted(
 async def events_of(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
     """The kind of each event of a job so far, and what is shown of it: how many curators, not
     which."""
-    steps = await federated_jobs.steps_of_job(transaction, job_id)
+    steps = await store.steps_of_job(transaction, job_id)
     return [(each.kind.value, _shown(each)) for each in await _of_steps(transaction, steps)]
 
 

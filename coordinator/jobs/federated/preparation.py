@@ -26,20 +26,16 @@ from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
 from coordinator import queries
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.prices import Price
-from coordinator.jobs.privacy_statements import completed, foreseen, local, under_one_debit
+from coordinator.jobs.privacy_statements import Price, completed, foreseen, local, under_one_debit
 from coordinator.models.job import JobRequest, JobState
 from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
-from coordinator.store.federated_jobs import StepRow
-from coordinator.store.jobs import JobRow
+from coordinator.store.jobs import JobRow, StepRow
 from coordinator.store.registry import AggregatorRow, list_aggregators
 from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
-from tacit.encoders.reports import OF_ITEMS
-from tacit.encoders.sums import SWAP, RecordSum, query_fields
+from tacit.encoders.sums import OF_ITEMS, SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.federation import (
     DESCRIPTOR_LABEL,
@@ -308,7 +304,7 @@ class FederatedAsking:
         await store.add(transaction, row)
         if asked.descriptor is not None:
             step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
-            await federated_jobs.add_step(transaction, step)
+            await store.add_step(transaction, step)
         return row
 
 

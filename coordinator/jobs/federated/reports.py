@@ -27,13 +27,11 @@ from coordinator.errors import (
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.privacy_statements import local
 from coordinator.models.job import JobState
-from coordinator.store import federated_jobs, registry
-from coordinator.store import federated_jobs as report_store
 from coordinator.store import jobs as store
-from coordinator.store.federated_jobs import ReportRow
-from coordinator.store.jobs import JobRow
+from coordinator.store import registry
+from coordinator.store.jobs import JobRow, ReportRow
 from tacit.crypto.signing import Signed
-from tacit.encoders.reports import read
+from tacit.encoders.sums import read_encoding
 from tacit.protocol.federation import Descriptor, Federation, Report, Reports
 from tacit.randomness import NoiseSource
 
@@ -101,7 +99,7 @@ class Collection:
         now = self._conduct.clock.now()
         async with self._conduct.database.reading() as transaction:
             jobs = await store.federated(transaction)
-            rows = [await federated_jobs.find_step(transaction, job.id, 0) for job in jobs]
+            rows = [await store.find_step(transaction, job.id, 0) for job in jobs]
         found = [_signed(row.document) for row in rows if row is not None]
         return [item for item in found if now < item.statement.deadline]
 
@@ -111,7 +109,7 @@ class Collection:
         """One answer for each report. Raises UnknownJob, CollectionOver, DescriptorUnknown."""
         async with self._conduct.database.reading() as transaction:
             job = await store.find(transaction, job_id)
-            row = await federated_jobs.find_step(transaction, job_id, 0)
+            row = await store.find_step(transaction, job_id, 0)
             speaks = set(await registry.curators_of(transaction, party))
         if job is None or row is None:
             raise UnknownJob
@@ -126,8 +124,8 @@ class Collection:
             if job is None or job.state is not JobState.RUNNING or now >= descriptor.deadline:
                 raise CollectionOver
             keys = [(item.curator, item.record, item.round) for item in body.reports]
-            known = await report_store.known_reports(transaction, job_id, keys)
-            seen = await report_store.reporting_curators(transaction, job_id)
+            known = await store.known_reports(transaction, job_id, keys)
+            seen = await store.reporting_curators(transaction, job_id)
             answers, new = [], []
             for item, refusal in zip(body.reports, refusals, strict=True):
                 answer = _answer(item, refusal, speaks, known, seen, descriptor.n_max)
@@ -137,7 +135,7 @@ class Collection:
                     known[stored.key] = stored.body
                     seen.add(item.curator)
                     new.append(stored)
-            await report_store.add_reports(transaction, job_id, new, now)
+            await store.add_reports(transaction, job_id, new, now)
         return answers
 
     # --- carrying --------------------------------------------------------------------------------
@@ -146,7 +144,7 @@ class Collection:
         """Delete the received reports: they are no longer needed."""
         self._end(job.id)
         async with self._conduct.database.begin() as transaction:
-            await report_store.forget_reports(transaction, job.id)
+            await store.forget_reports(transaction, job.id)
 
     def keep_only(self, running: Iterable[str]) -> None:
         """End the aggregations of all other jobs: another replica has ended those."""
@@ -171,7 +169,7 @@ class Collection:
         await self._desk.tell(job, "aggregating", COLLECTING_SHARE)
         async with self._conduct.database.begin() as transaction:
             await exclusive(transaction, f"reports {job.id}")  # no report is being stored now
-            rows = await report_store.reports_of_job(transaction, job.id)
+            rows = await store.reports_of_job(transaction, job.id)
             _, size = await registry.roster_state(transaction)
             offered = await registry.active_curators(transaction, size, now)
         reported = len({row.curator for row in rows})
@@ -203,7 +201,7 @@ class Collection:
 
     async def _descriptor(self, job_id: str) -> Descriptor:
         async with self._conduct.database.reading() as transaction:
-            row = await federated_jobs.find_step(transaction, job_id, 0)
+            row = await store.find_step(transaction, job_id, 0)
         assert row is not None
         return _signed(row.document).statement
 
@@ -218,7 +216,7 @@ def _answer(
     item: Report,
     refusal: str | None,
     speaks: set[str],
-    known: dict[report_store.ReportKey, str],
+    known: dict[store.ReportKey, str],
     seen: set[str],
     most: int,
 ) -> Answer:
@@ -249,7 +247,7 @@ def _share(descriptor: Descriptor, now: datetime) -> float:
 
 
 def _refusals(descriptor: Descriptor, reports: Sequence[Report]) -> list[str | None]:
-    encoding = read(descriptor.algorithm, descriptor.encoding)
+    encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
     return [encoding.refusal(report) for report in reports]
 
 

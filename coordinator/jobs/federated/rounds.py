@@ -40,12 +40,11 @@ from coordinator.models.job import JobState
 from coordinator.rounds import opening
 from coordinator.rounds.context import signed_descriptor
 from coordinator.rounds.opening import OpenRequest, Prepared
-from coordinator.store import federated_jobs, registry
 from coordinator.store import jobs as store
 from coordinator.store import queries as query_store
+from coordinator.store import registry
 from coordinator.store import rounds as round_store
-from coordinator.store.federated_jobs import StepRow
-from coordinator.store.jobs import JobRow
+from coordinator.store.jobs import JobRow, StepRow
 from coordinator.store.queries import QueryRow
 from coordinator.store.rounds import RoundHead
 from tacit.accounting.charges import abort_credit
@@ -61,7 +60,8 @@ from tacit.protocol.federation import (
     Federation,
     JobTerms,
 )
-from tacit.protocol.round.descriptor import AbortStatement, RoundState
+from tacit.protocol.round.descriptor import AbortStatement
+from tacit.protocol.round.state import RoundState
 from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport
@@ -187,7 +187,7 @@ class Rounds:
     async def drop(self, job: JobRow) -> None:
         """Abort the rounds in progress."""
         async with self._conduct.database.begin() as transaction:
-            steps = await federated_jobs.steps_of_job(transaction, job.id)
+            steps = await store.steps_of_job(transaction, job.id)
             open_ = [head.id for head in await _heads(transaction, steps) if not _over(head)]
             for round_id in open_:
                 await round_store.wish_end(transaction, round_id, CANCELLED)
@@ -197,7 +197,7 @@ class Rounds:
     async def carry(self, job: JobRow) -> bool:
         """Make the transition that is due; return whether there was one."""
         async with self._conduct.database.reading() as transaction:
-            steps = await federated_jobs.steps_of_job(transaction, job.id)
+            steps = await store.steps_of_job(transaction, job.id)
         matter = await asyncio.to_thread(matter_of, job, steps)
         async with self._conduct.database.reading() as transaction:
             heads = await _heads(transaction, steps)
@@ -272,7 +272,7 @@ class Rounds:
                     await opening.add(conduct, transaction, each.prepared)
                     if each.debited is not None:
                         await conduct.ledger.append(transaction, [each.debited])
-                    await federated_jobs.add_step(transaction, each.step)
+                    await store.add_step(transaction, each.step)
                 await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
         except IntegrityError:
             return  # another replica opens it

@@ -2,5 +2,6 @@
 
 execution    one attempt, inside the worker, with its heartbeat and its blocks
 link         the worker's HTTP, and the outcome as one zip
+own_workers  processes of the coordinator itself
 cluster      a Dask scheduler with workers
 """

@@ -1,5 +1,5 @@
-"""The workers: our own processes, started when the first job needs them, or those of a Dask
-scheduler that the settings name. Dask is imported only here and in workers, when it is needed.
+"""The workers of a Dask scheduler that the settings name. Dask is imported only here and in its
+workers, when it is needed.
 
 Dask must not retry a task (`allowed-failures: 0`): an attempt's ticket is valid once, and the
 dispatcher begins the next attempt.
@@ -14,25 +14,11 @@ from typing import Any, Final
 
 from common.runtime.logs import describe, get_logger
 from coordinator.jobs.workers.link import Ticket
-from coordinator.settings import CoordinatorSettings
 
 log = get_logger("tacit.jobs")
 
 START_S: Final = 60.0
 CLOSE_S: Final = 5.0
-
-
-_NO_PAGES: Final[dict[str, list[str]]] = {
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-}
-_NOWHERE: Final = "127.0.0.1:0"
-"""Dask always listens for HTTP, by default on 8787 of all interfaces: here it has no pages, on any
-free port of the loopback address."""
-_GONE: Final = ("closed", "failed")
-_NEVER: Final = "1000 days"
-"""Dask closes a lost worker's nanny for good if none is there 15 s later, though a slow machine
-still starts it, or it was lost again just then. Nannies start workers as often as they end."""
 
 
 class ClusterAway(Exception):
@@ -42,20 +28,17 @@ class ClusterAway(Exception):
 class Cluster:
     """Blocking calls of Dask, each in a thread; a lock ensures that it is started once."""
 
-    def __init__(self, settings: CoordinatorSettings) -> None:
-        self._settings = settings
+    local = False
+    """The workers go on when this process ends."""
+
+    def __init__(self, scheduler: str) -> None:
+        self._scheduler = scheduler
         self._lock = threading.Lock()
         self._client: Any = None
-        self._own: Any = None
         self._closed = False
 
-    @property
-    def local(self) -> bool:
-        """Whether the workers end with this process."""
-        return self._settings.dask_scheduler is None
-
     async def slots(self) -> int:
-        """How many attempts may run together: threads of all workers. Starts the cluster."""
+        """How many attempts may run together: threads of all workers. Connects."""
         return await asyncio.to_thread(self._slots)
 
     async def submit(self, ticket: Ticket, ended: Callable[[], None]) -> None:
@@ -75,21 +58,11 @@ class Cluster:
         """End a worker's process; its nanny starts a new one."""
         await asyncio.to_thread(self._kill, address)
 
-    def replace_closed(self) -> None:
-        """Start new nannies for those of ours that closed themselves, as after a worker that could
-        not start: Dask replaces none, and an attempt would wait for a worker without end."""
-        own = self._own
-        if own is None:
-            return
-        closed = [name for name, nanny in list(own.workers.items()) if nanny.status.name in _GONE]
-        for name in closed:
-            own.workers.pop(name, None)
-        if closed:
-            log.warning("workers_replaced", count=len(closed))
-            own.scale(self._settings.job_workers)
+    async def warm(self) -> None:
+        """Its workers run already."""
 
     async def close(self) -> None:
-        """Disconnect from the workers; our own end."""
+        """Disconnect from the workers."""
         await asyncio.to_thread(self._close)
 
     # --- in threads ------------------------------------------------------------------------------
@@ -97,7 +70,7 @@ class Cluster:
     def _slots(self) -> int:
         workers = self._started().scheduler_info(n_workers=-1)["workers"]
         threads = sum(int(worker["nthreads"]) for worker in workers.values())
-        return max(threads, self._settings.job_workers) if self.local else max(threads, 1)
+        return max(threads, 1)
 
     def _submit(self, ticket: Ticket, tell: Callable[[Any], None]) -> None:
         from coordinator.jobs.workers.execution import run_attempt
@@ -135,42 +108,18 @@ class Cluster:
         import dask
         import distributed
 
-        dask.config.set(
-            {
-                "distributed.scheduler.allowed-failures": 0,
-                "distributed.deploy.lost-worker-timeout": _NEVER,
-                **_NO_PAGES,
-            }
-        )
-        address = self._settings.dask_scheduler
-        if address is None:
-            if self._own is not None:
-                self._own.close(timeout=CLOSE_S)
-            self._own = _made(
-                distributed.LocalCluster,
-                n_workers=self._settings.job_workers,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=0,
-                host="127.0.0.1",
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": _NOWHERE},
-                worker_dashboard_address=_NOWHERE,
-                silence_logs=40,
-            )
-            address = self._own.scheduler_address
-        return _made(distributed.Client, address, timeout=START_S, set_as_default=False)
+        dask.config.set({"distributed.scheduler.allowed-failures": 0})
+        return _made(distributed.Client, self._scheduler, timeout=START_S, set_as_default=False)
 
     def _close(self) -> None:
         with self._lock:
             self._closed = True
-            for part in (self._client, self._own):
-                if part is not None:
-                    try:
-                        part.close(timeout=CLOSE_S)
-                    except Exception as error:
-                        log.warning("cluster_not_closed", **describe(error))
-            self._client = self._own = None
+            if self._client is not None:
+                try:
+                    self._client.close(timeout=CLOSE_S)
+                except Exception as error:
+                    log.warning("cluster_not_closed", **describe(error))
+            self._client = None
 
 
 def _made(kind: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

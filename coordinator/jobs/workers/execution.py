@@ -3,7 +3,7 @@
 The worker claims the lease, fetches the data, and requests the secret seed when the algorithm first
 needs it. Every 250 ms it reports progress and the coordinator answers continue or stop; an attempt
 that has not stopped 1.5 s after being told to is killed with its process. Blocks of a job run on
-other workers if that is worth the transfer. Dask receives only the ticket.
+other workers of Dask if that is worth the transfer. A worker is given only the ticket.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import pickle
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,12 +92,10 @@ def _spread(
 ) -> list[Part] | None:
     """Their results; None if there is no other worker, if they cannot be pickled, or if blocks that
     take `each_s` are not worth the transfer."""
-    try:
-        from distributed import get_worker, worker_client
-
-        get_worker()
-    except (ImportError, ValueError):
+    if not _of_dask():
         return None
+    from distributed import worker_client
+
     sealed = _Sealed(key)
     try:
         code = sealed.seal(function)
@@ -311,7 +310,7 @@ def _private() -> int:
 
 # One attempt at a job, from its ticket to its outcome. Runs in a worker.
 #
-# Dask receives only the ticket. The worker claims the lease, fetches the data, and requests the
+# It is given only the ticket. The worker claims the lease, fetches the data, and requests the
 # secret seed when the algorithm first needs noise. A task returns only its final state.
 
 Ending = Literal["delivered", "failed", "lost"]
@@ -360,12 +359,24 @@ def _outcome(link: Link, ticket: Ticket, assignment: Assignment, heart: Heart) -
 
 def worker_name() -> str:
     """The worker's address if there is one, else host and process id."""
-    try:
-        from distributed import get_worker
-
-        return str(get_worker().address)
-    except (ImportError, ValueError):
+    if not _of_dask():
         return f"{socket.gethostname()}/{os.getpid()}"
+    from distributed import get_worker
+
+    return str(get_worker().address)
+
+
+def _of_dask() -> bool:
+    """Whether this process is a worker of Dask, which then has been imported."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 class Streams:

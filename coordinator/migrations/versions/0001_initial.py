@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from coordinator.store.tables import metadata
+from coordinator.store.tables import create, metadata
 
 revision = "0001"
 down_revision = None
@@ -11,9 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    metadata.create_all(op.get_bind())
-    op.execute("INSERT INTO roster (id, version, next_number) VALUES (1, 0, 0)")
-    op.execute("INSERT INTO storage_key (id, generation, state) VALUES (1, 1, 'idle')")
+    create(op.get_bind())
 
 
 def downgrade() -> None:

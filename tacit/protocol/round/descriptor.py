@@ -46,17 +46,6 @@ DESCRIPTOR_LABEL = "tacit round descriptor v1"
 ABORT_LABEL = "tacit abort v1"
 
 
-class RoundState(StrEnum):
-    """`verified`: of proved rounds only (spec: validity, section 10)."""
-
-    OPEN = "open"
-    FROZEN = "frozen"
-    VERIFIED = "verified"
-    COMMITTED = "committed"
-    RELEASED = "released"
-    ABORTED = "aborted"
-
-
 class AggregatorEntry(WireModel):
     """One aggregator of a round: its identity, the key that pieces are sealed to, signed by it, and
     who runs it."""

@@ -11,7 +11,7 @@ from aggregator.pieces.routes import UploadCounts
 from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.transactions import Database
-from tacit.protocol.aggregator_messages import KEPT, Flow, reported
+from tacit.protocol.round.messages import KEPT, Flow, reported
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_pieces import flipped

@@ -22,12 +22,12 @@ from aggregator.pieces.intake import (
     _refuse_overlap,
 )
 from aggregator.pieces.routes import open_received
-from aggregator.pieces.sealing_sessions import session_for
 from aggregator.pieces.unsealing import (
     BatchItem,
     LonePiece,
     Words,
     open_lone,
+    session_for,
 )
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow
@@ -35,8 +35,8 @@ from common.store.transactions import Transaction
 from tacit import sets
 from tacit.crypto.sealing import BatchHeader, Span
 from tacit.errors import DomainError
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.pieces import ItemAnswer
+from tacit.protocol.round.state import RoundState
 from tacit.wire import parse_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, parts_of, query, vector

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from aggregator.context import Aggregator
 from aggregator.errors import SealBrokenHere
-from aggregator.pieces.sealing_sessions import Beginning, session_for
+from aggregator.pieces.unsealing import Beginning, session_for
 from aggregator.seal_keys import HeldSession
 from common.runtime.clock import ManualClock
 from tacit.crypto.sealing import Direction

@@ -11,11 +11,10 @@ import pytest
 
 from aggregator.audit import Listener, audited
 from aggregator.errors import RoundClosed
-from aggregator.rounds import commitment
+from aggregator.rounds import partial_sum
 from aggregator.store import rounds as store
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     ACCEPTED_LABEL,
     AcceptedSet,
@@ -24,6 +23,7 @@ from tacit.protocol.round.messages import (
     RevealRequest,
 )
 from tacit.protocol.round.opening import CommitmentRefused
+from tacit.protocol.round.state import RoundState
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.randomness import SeededRandom
 from tacit.wire import encode_binary
@@ -176,7 +176,7 @@ async def test_noise_is_in_the_sum_once(alliance: Alliance, asked: dict[str, Any
         async def partial(seed: int) -> np.ndarray:
             seeded = replace(aggregator, random=SeededRandom(seed))  # type: ignore[arg-type]
             listener = Listener(audited(context.descriptor.query))
-            return await commitment._partial_sum(seeded, context, manifest, listener)
+            return await partial_sum._partial_sum(seeded, context, manifest, listener)
 
         plan = aggregator_plan(context.descriptor.query)
         one, other = await partial(1), await partial(2)
@@ -200,18 +200,18 @@ async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -
         aggregator = aggregator_of(pair)
         context = await aggregator.round(current.id)
         listener = Listener(audited(context.descriptor.query))
-        partial = await commitment._partial_sum(aggregator, context, manifest, listener)
+        partial = await partial_sum._partial_sum(aggregator, context, manifest, listener)
 
         async def again(wanted: Manifest = manifest) -> str:
             heard = listener.heard()
             async with aggregator.database.begin() as transaction:
-                return await commitment._commit(
+                return await partial_sum._commit(
                     aggregator, transaction, context, wanted, manifest_hash(wanted), partial, heard
                 )
 
         async def reveal() -> str:
             async with aggregator.database.begin() as transaction:
-                return await commitment._reveal(aggregator, transaction, context, bytes(32))
+                return await partial_sum._reveal(aggregator, transaction, context, bytes(32))
 
         first = await again()
         assert await again() == first
@@ -239,7 +239,7 @@ async def test_a_partial_sum_is_revealed_to_one_set_of_commitments(alliance: All
 
         async def reveal(request: bytes) -> str:
             async with aggregator.database.begin() as transaction:
-                return await commitment._reveal(aggregator, transaction, context, request)
+                return await partial_sum._reveal(aggregator, transaction, context, request)
 
         with pytest.raises(CommitmentRefused):
             await reveal(bytes(32))

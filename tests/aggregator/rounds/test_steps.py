@@ -8,7 +8,6 @@ import httpx
 import numpy as np
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.aggregator_messages import Step, StepAnswer, StepAnswers, StepName, Steps
 from tacit.protocol.round.agreement import manifest_hash, manifest_of
 from tacit.protocol.round.messages import (
     AcceptedSet,
@@ -16,6 +15,11 @@ from tacit.protocol.round.messages import (
     FreezeRequest,
     Reveal,
     RevealRequest,
+    Step,
+    StepAnswer,
+    StepAnswers,
+    StepName,
+    Steps,
 )
 from tacit.protocol.round.opening import open_sum
 from tests.aggregator.conftest import Alliance

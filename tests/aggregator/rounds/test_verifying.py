@@ -14,7 +14,6 @@ from aggregator.rounds import verification
 from aggregator.rounds.routes import RoundSteps
 from aggregator.rounds.verifier_shares import Evaluation
 from aggregator.store import rounds
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     ManifestRequest,
     ProofReason,
@@ -23,6 +22,7 @@ from tacit.protocol.round.messages import (
     VerificationRequest,
     Verified,
 )
+from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Sender, manifest_request

@@ -33,8 +33,8 @@ from algorithms.sequential_prefix_tree import counts as tree_counts
 from algorithms.sequential_prefix_tree.counts import grow
 from algorithms.sequential_prefix_tree.parameters import TreeTooLarge, resolved
 from algorithms.set_valued import Parameters as SetParameters
-from algorithms.set_valued import evaluation as set_evaluation
 from algorithms.set_valued import federated as sets
+from algorithms.set_valued.algorithm import evaluate as evaluate_sets
 from algorithms.set_valued.counts import released_rows
 from algorithms.set_valued.parameters import Metrics as SetMetrics
 from algorithms.set_valued.records import deduplicated, itemsets
@@ -193,7 +193,7 @@ def test_frequent_itemsets_survive_three_draws_of_noise() -> None:
             assert abs(len(rows) - 2_290) < 150
             continue
         wanted = SetMetrics(queries=200, top=(100,))
-        compared = set_evaluation.evaluate(raw, rows, 17, wanted, lambda: None)
+        compared = evaluate_sets(raw, rows, 17, wanted, lambda: None)
         assert compared["frequent_itemsets"][0]["utility"] >= 0.74
 
 

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import FederatedRounds, SequentialContext
+from algorithms.contract import FederatedRounds, NotOverCurators, SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Question, drive
 from algorithms.counts.keeper import KeeperSource
 from algorithms.counts.rounds import Opened, sum_of
-from algorithms.parameters import NotOverCurators
 from algorithms.sequential_ngram import Parameters as NgramParameters
 from algorithms.sequential_ngram import algorithm as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING

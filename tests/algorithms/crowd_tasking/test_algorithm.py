@@ -16,8 +16,8 @@ from algorithms.contract import Outcome, SequentialContext
 from algorithms.crowd_tasking.algorithm import BadRows, preview, run
 from algorithms.crowd_tasking.task import Task
 from algorithms.datasets.tables import Texts, UserSeries
-from tacit.encoders.crowd_tasking.encoder import FARTHEST
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import FARTHEST
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport

@@ -16,9 +16,9 @@ from algorithms.contract import Collected, Outcome, SequentialContext
 from algorithms.crowd_tasking.algorithm import run
 from algorithms.crowd_tasking.federated import REPORTS
 from algorithms.crowd_tasking.parameters import Parameters
-from tacit.encoders.crowd_tasking.bounded import POINT, SubsetReports, WindowReports, odds
-from tacit.encoders.crowd_tasking.reports import Encoding
-from tacit.encoders.reports import Cost, EncodingRefused, read
+from tacit.encoders.crowd_tasking_bounded import POINT, SubsetReports, WindowReports, odds
+from tacit.encoders.crowd_tasking_reports import Encoding
+from tacit.encoders.sums import Cost, EncodingRefused, read_encoding
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom
 from tests.algorithms.crowd_tasking.tasks import params, sensor, series
@@ -29,7 +29,7 @@ HIST: dict[str, Any] = {"aggregate": "HIST", "buckets": {"width": 5}, "n": 2_000
 def encoder(task: Parameters) -> Encoding:
     """What a curator reads in the task's document, as it travels."""
     document = json.loads(json.dumps(REPORTS.encoding(task, "sound")))
-    found = read("crowd-tasking", document)
+    found = read_encoding("crowd-tasking", document)
     assert isinstance(found, Encoding)
     assert found.document() == document
     return found
@@ -86,7 +86,7 @@ def test_a_document_under_which_nothing_holds_is_refused(
     task: Parameters, change: dict[str, Any]
 ) -> None:
     with pytest.raises(EncodingRefused):
-        read("crowd-tasking", {**REPORTS.encoding(task, "sound"), **change})
+        read_encoding("crowd-tasking", {**REPORTS.encoding(task, "sound"), **change})
 
 
 def test_a_lying_coordinator_cannot_change_the_odds() -> None:
@@ -95,7 +95,7 @@ def test_a_lying_coordinator_cannot_change_the_odds() -> None:
     most = Fraction(odds(Fraction(1)), 1 << 40)
     for reach in (0, 1, 1_000, 2_046):
         document = {**REPORTS.encoding(task, "sound"), "reach": reach, "mixed": 1 << 32}
-        found = read("crowd-tasking", document)
+        found = read_encoding("crowd-tasking", document)
         assert isinstance(found, Encoding)
         assert isinstance(found.mechanism, WindowReports)
         law = found.mechanism.law
@@ -104,7 +104,7 @@ def test_a_lying_coordinator_cannot_change_the_odds() -> None:
         assert inside / wide / ((1 - inside) / (2 * law.half + 1 - wide)) == most
         assert found.cost == Cost(Fraction(1), Fraction(0))
     for size in (1, 5, 19):
-        found = read("crowd-tasking", {**REPORTS.encoding(subset, "sound"), "size": size})
+        found = read_encoding("crowd-tasking", {**REPORTS.encoding(subset, "sound"), "size": size})
         assert isinstance(found, Encoding)
         assert isinstance(found.mechanism, SubsetReports)
         own = found.mechanism.law.own

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench.audit import proven
-from tacit.encoders.crowd_tasking.encoder import (
+from tacit.encoders.crowd_tasking import (
     Component,
     Left,
     Perturbation,

@@ -30,7 +30,7 @@ from algorithms.crowd_tasking.prediction import (
     transition,
     variance,
 )
-from tacit.encoders.crowd_tasking.encoder import Component
+from tacit.encoders.crowd_tasking import Component
 from tacit.randomness import PublicRandom, SeededRandom
 
 ALL: tuple[Component, ...] = ("Y", "G", "L")

@@ -13,9 +13,9 @@ from algorithms.contract import Collected, SequentialContext, Stance
 from algorithms.crowd_tasking.federated import REPORTS
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.task import BadTask
-from tacit.encoders.crowd_tasking.encoder import Perturbation
-from tacit.encoders.crowd_tasking.reports import Encoding
-from tacit.encoders.reports import Cost, EncodingRefused, read
+from tacit.encoders.crowd_tasking import Perturbation
+from tacit.encoders.crowd_tasking_reports import Encoding
+from tacit.encoders.sums import Cost, EncodingRefused, read_encoding
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom
 
@@ -41,7 +41,7 @@ def classifying(**changes: Any) -> Parameters:
 
 def encoder(task: Parameters, stance: Stance = "sound") -> Encoding:
     """What a curator reads in the task's document."""
-    found = read("crowd-tasking", REPORTS.encoding(task, stance))
+    found = read_encoding("crowd-tasking", REPORTS.encoding(task, stance))
     assert isinstance(found, Encoding)
     return found
 
@@ -146,7 +146,7 @@ def test_paper_is_the_sources_three_parts_at_its_own_scale_and_without_a_figure(
     assert plan.components == ("Y", "G", "L")
     assert (plan.scale, plan.persistence) == (Fraction(500), Fraction(1, 4))  # range / eps_a
     assert found.cost is None
-    assert read("crowd-tasking", found.document()) == found
+    assert read_encoding("crowd-tasking", found.document()) == found
     report = REPORTS.preview(params(p="1/4"), "paper")
     assert report.charged is not None
     assert report.charged.ledger == "curators"
@@ -192,6 +192,6 @@ def test_the_three_parts_have_the_sources_law() -> None:
 )
 def test_a_document_that_says_something_else_is_refused(change: dict[str, Any]) -> None:
     document = REPORTS.encoding(classifying(), "sound")
-    assert read("crowd-tasking", document)
+    assert read_encoding("crowd-tasking", document)
     with pytest.raises(EncodingRefused):
-        read("crowd-tasking", {**document, **change})
+        read_encoding("crowd-tasking", {**document, **change})

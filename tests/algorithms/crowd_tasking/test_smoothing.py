@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from algorithms.crowd_tasking.prediction import smoothed, subset_shares
 from algorithms.simplex import on_simplex
-from tacit.encoders.crowd_tasking.bounded import Floats, Subset
+from tacit.encoders.crowd_tasking_bounded import Floats, Subset
 from tacit.randomness import SeededRandom
 
 SHAPES: dict[str, Floats] = {

@@ -12,7 +12,7 @@ import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.crowd_tasking.algorithm import preview, run
-from tacit.encoders.crowd_tasking.bounded import UNIT, Subset, Window, best_window, odds, uniform
+from tacit.encoders.crowd_tasking_bounded import UNIT, Subset, Window, best_window, odds, uniform
 from tacit.randomness import SeededRandom
 from tests.algorithms.crowd_tasking.tasks import params, sensor, series, task
 

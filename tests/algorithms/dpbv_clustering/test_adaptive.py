@@ -19,8 +19,8 @@ from algorithms.dpbv_clustering.grid import is_adaptive, plan_of
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
 from algorithms.kmeans.sound_run import absorb, first, next_query, release
 from tacit.encoders import sums
-from tacit.encoders.kmeans.encoder import Grid, Zone
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans import Grid, Zone
+from tacit.encoders.kmeans_sums import KmeansSum
 
 
 def asked(**changes: Any) -> Parameters:

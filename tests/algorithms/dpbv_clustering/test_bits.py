@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from algorithms.dpbv_clustering.distances import Decoder, Singles, matrix, product
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
+    POINT_STEPS,
     Box,
+    Cells,
     Code,
     Flip,
     MalformedBits,
@@ -28,17 +30,13 @@ from tacit.encoders.dpbv_clustering.encoder import (
     log10_complement,
     make_codes,
     most_differing,
+    noisy_points,
     pack,
+    point_scale,
     ratio_test_error,
     to_wire,
-    unpack,
-)
-from tacit.encoders.dpbv_clustering.sums import (
-    POINT_STEPS,
-    Cells,
-    noisy_points,
-    point_scale,
     unary_reports,
+    unpack,
 )
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples

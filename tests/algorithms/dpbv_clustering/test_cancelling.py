@@ -17,7 +17,7 @@ from algorithms.dpbv_clustering.clustering_methods import (
     kcluster,
 )
 from algorithms.dpbv_clustering.distances import Combination, Decoder, distances
-from tacit.encoders.dpbv_clustering.encoder import Flip, encode, make_codes
+from tacit.encoders.dpbv_clustering import Flip, encode, make_codes
 from tacit.randomness import SeededRandom
 
 ROWS, CLUSTERS = 300, 4

@@ -39,8 +39,7 @@ from algorithms.dpbv_clustering.grid import absorb, first, next_query, release_g
 from algorithms.dpbv_clustering.paper import encode_blocks
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
 from bench.audit import proven
-from tacit.encoders.dpbv_clustering.encoder import Flip, Ints, encode, make_codes
-from tacit.encoders.dpbv_clustering.sums import unary_reports
+from tacit.encoders.dpbv_clustering import Flip, Ints, encode, make_codes, unary_reports
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport

@@ -17,9 +17,9 @@ from algorithms.datasets.tables import NumericTable
 from algorithms.dpbv_clustering.algorithm import run
 from algorithms.dpbv_clustering.federated import aggregate, encoding, preview_reports
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
-from tacit.encoders.dpbv_clustering.encoder import Floats, unpack
-from tacit.encoders.dpbv_clustering.reports import BitReports, CellReports
-from tacit.encoders.reports import Encoding, EncodingRefused, read
+from tacit.encoders.dpbv_clustering import Floats, unpack
+from tacit.encoders.dpbv_clustering_reports import BitReports, CellReports
+from tacit.encoders.sums import Encoding, EncodingRefused, read_encoding
 from tacit.noise import DiscreteLaplace
 from tacit.protocol.federation import Report
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
@@ -86,7 +86,7 @@ def curators(count: int = 12, rows: int = 7) -> dict[str, Floats]:
 
 def made(params: Parameters, stance: Stance) -> Encoding:
     """What a curator reads in the descriptor."""
-    return read(NAME, json.loads(json.dumps(encoding(params, stance))))
+    return read_encoding(NAME, json.loads(json.dumps(encoding(params, stance))))
 
 
 def together(reports: Iterable[Report]) -> Collected:
@@ -213,16 +213,16 @@ def test_a_document_under_which_less_is_protected_than_it_states(
     stance, given = FORMS[form]
     document = {**encoding(asked(**given), stance), **change}
     with pytest.raises(EncodingRefused):
-        _ = read(NAME, document).cost
+        _ = read_encoding(NAME, document).cost
 
 
 def test_what_is_missing_or_unknown_is_refused() -> None:
     document = encoding(asked(**FORMS["bits"][1]), "sound")
     for name in document:
         with pytest.raises(EncodingRefused):
-            read(NAME, {key: value for key, value in document.items() if key != name})
+            read_encoding(NAME, {key: value for key, value in document.items() if key != name})
     with pytest.raises(EncodingRefused):
-        read("kmeans", document)
+        read_encoding("kmeans", document)
 
 
 @pytest.mark.parametrize(("delta", "tight"), [("0", False), ("0.000001", True)])

@@ -17,7 +17,7 @@ from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import (
     Parameters,
     check,
-    pictures,
+    evaluation,
     preview,
     run,
 )
@@ -183,7 +183,7 @@ def test_pictures_are_of_the_release() -> None:
     plots = run(GRAPH, params(), "sound", context()).plots
     assert [plot.name for plot in plots] == ["regions", "degrees"]
     plan = plan_of(params(), "sound", 150)
-    image = pictures.density_map(publish(GRAPH, plan, "given", 0, context()))
+    image = evaluation.density_map(publish(GRAPH, plan, "given", 0, context()))
     assert image.shape == (150, 150)
     assert np.array_equal(image, image.T, equal_nan=True)
     assert np.isfinite(image).mean() > 0.99

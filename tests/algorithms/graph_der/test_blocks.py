@@ -17,8 +17,8 @@ from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters, preview, run
 from algorithms.graph_der.block_graph import publish_blocks, vertex_weights
-from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, measure, sides_of
 from algorithms.graph_der.parameters import BLOCK_SHARES, BadCells, BadShares, block_plan_of
+from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, measure, sides_of
 from algorithms.simplex import on_simplex, on_simplices
 from reproduction.stand_in_data import power_law
 from simulation.populations import shared_data

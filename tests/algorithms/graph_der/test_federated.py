@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import Outcome
+from algorithms.contract import NotOverCurators, Outcome
 from algorithms.graph_der import Parameters
 from algorithms.graph_der import algorithm as federated
-from algorithms.graph_der.blocks import Measured
-from algorithms.parameters import NotOverCurators
+from algorithms.graph_der.regions import Measured
 from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Outcome, SequentialContext, Stance
+from algorithms.contract import MethodNeedsSound, Outcome, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import Parameters, check, preview, run
 from algorithms.graph_random_matrix import outcome as pictures
@@ -28,7 +28,6 @@ from algorithms.graph_random_matrix.parameters import (
     privacy_of,
     settings_of,
 )
-from algorithms.parameters import MethodNeedsSound
 from simulation.stand_in_data import blocks
 from tacit.encoders.graph_random_matrix import Projection, entries
 from tacit.errors import Invalid

@@ -22,9 +22,9 @@ from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, run
 from algorithms.graph_random_matrix.federated import aggregate, encoding, preview
 from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.publication import adjacency, product
-from tacit.encoders import reports
+from tacit.encoders import sums
 from tacit.encoders.graph_random_matrix import RowReports, entries
-from tacit.encoders.reports import EncodingRefused
+from tacit.encoders.sums import EncodingRefused
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.protocol.federation import Report
@@ -65,7 +65,7 @@ def collected(sent: list[Report]) -> Collected:
 def asked(**changes: Any) -> RowReports:
     """As a curator reads it."""
     document = encoding(parameters(**changes), "sound")
-    found = reports.read("graph-random-matrix", document)
+    found = sums.read_encoding("graph-random-matrix", document)
     assert isinstance(found, RowReports)
     assert found.document() == document
     return found
@@ -151,7 +151,7 @@ def test_what_an_edge_costs_is_worked_out_by_the_curator() -> None:
         with pytest.raises(EncodingRefused):
             _ = replace(own, **lie).cost
         with pytest.raises(EncodingRefused):
-            reports.read("graph-random-matrix", replace(own, **lie).document())
+            sums.read_encoding("graph-random-matrix", replace(own, **lie).document())
     report = preview(parameters(), "sound")
     assert report.charged is not None
     assert (report.charged.ledger, report.charged.epsilon) == ("curators", "10")
@@ -175,7 +175,7 @@ def test_what_an_edge_costs_is_worked_out_by_the_curator() -> None:
 )
 def test_documents_that_are_none_are_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(EncodingRefused):
-        reports.read("graph-random-matrix", {**asked().document(), **change})
+        sums.read_encoding("graph-random-matrix", {**asked().document(), **change})
 
 
 def test_reports_that_no_honest_vertex_sends_are_refused() -> None:

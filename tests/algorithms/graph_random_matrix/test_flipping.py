@@ -18,15 +18,13 @@ import pytest
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_random_matrix import Parameters, check, preview, run
-from algorithms.graph_random_matrix.estimator_choice import (
-    chosen_estimator,
-    eigenvalues_needed,
-    flip_limit,
-)
 from algorithms.graph_random_matrix.evaluation import eigenpairs
 from algorithms.graph_random_matrix.flipping import (
     PAIRS,
     Flip,
+    chosen_estimator,
+    eigenvalues_needed,
+    flip_limit,
     flipped,
     flipped_spectrum,
     packed,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
-from algorithms.kmeans.weighted import lloyd as weighted_lloyd
+from algorithms.kmeans.starts import STEPS, STILL, spread_start, weighted_kmeans
+from algorithms.kmeans.starts import lloyd as weighted_lloyd
 from reproduction.kmeans_baselines import lloyd
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans import Floats, nearest
 
 
 def test_lloyd_counts_the_iteration_that_confirms() -> None:

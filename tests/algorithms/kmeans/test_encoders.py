@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.encoders.kmeans.encoder import (
+from tacit.encoders.kmeans import (
     GRID,
     Grid,
     Histogram,
@@ -23,7 +23,7 @@ from tacit.encoders.kmeans.encoder import (
     nearest,
     spent,
 )
-from tacit.encoders.kmeans.sums import FineCells, Query
+from tacit.encoders.kmeans_sums import FineCells, Query
 from tests.property_examples import examples
 
 BOX = Grid((0.0, 0.0), (10.0, 10.0))

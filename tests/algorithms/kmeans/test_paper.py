@@ -12,7 +12,7 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
-from algorithms.kmeans.evaluation import cost
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import (
     Settings,
     Strategy,
@@ -32,7 +32,7 @@ from algorithms.kmeans.paper import _zone_value as zone_value
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.parameters import DataShape
 from reproduction.kmeans_data import s1_like
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans import Floats, nearest
 from tacit.report.text import plain_words
 
 SQUARE = np.array([(0.0, 0.0), (0.0, 2.0), (4.0, 0.0), (4.0, 2.0)])

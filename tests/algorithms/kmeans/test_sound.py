@@ -36,8 +36,8 @@ from algorithms.kmeans.starts import LEAST_RADIUS, packing
 from bench.audit import proven
 from reproduction.kmeans_data import s1_like
 from tacit.crypto.sharing import Additive
-from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone, nearest
-from tacit.encoders.kmeans.sums import Query
+from tacit.encoders.kmeans import GRID, Floats, Grid, Ints, Zone, nearest
+from tacit.encoders.kmeans_sums import Query
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport

@@ -19,13 +19,13 @@ from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
 from algorithms.kmeans import algorithm as federated
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.algorithm import start as federated_start
-from algorithms.kmeans.evaluation import cost
 from algorithms.kmeans.parameters import grid_and_plan
 from algorithms.kmeans.plan import TwoLevel, make_plan, occupied_parts
 from algorithms.kmeans.sound_run import Rows, absorb, first, next_query, release, run_central
-from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram
-from tacit.encoders.kmeans.sums import FineCells, KmeansSum
+from tacit.encoders.kmeans import Floats, Grid, Histogram
+from tacit.encoders.kmeans_sums import FineCells, KmeansSum
 from tacit.encoders.sums import SumRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom

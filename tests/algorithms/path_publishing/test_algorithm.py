@@ -32,7 +32,7 @@ from algorithms.path_publishing.parameters import (
     PathNotSpanning,
 )
 from coordinator.errors import UnitNotProtected
-from coordinator.jobs.prices import price_of
+from coordinator.jobs.privacy_statements import price_of
 from reproduction.path_publishing_networks import random_network
 from tacit.crypto.sealing import SealKey
 from tacit.errors import DomainError
@@ -276,7 +276,7 @@ def test_cancelling_ends_a_search() -> None:
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_publication() -> None:
-    from algorithms.path_publishing.sound_modes import layout_of, off_path
+    from algorithms.path_publishing.levelled_graph import layout_of, off_path
     from tacit.paths.published import read
 
     drawn = pictures.pictures(off_path(SIX), layout_of(off_path(SIX)))

@@ -19,8 +19,12 @@ from algorithms.path_publishing.evaluation import (
     replay,
     single_steps,
 )
-from algorithms.path_publishing.levelled_graph import drawn_copies, drawn_relations, graph_path
-from algorithms.path_publishing.sound_modes import off_path
+from algorithms.path_publishing.levelled_graph import (
+    drawn_copies,
+    drawn_relations,
+    graph_path,
+    off_path,
+)
 from reproduction.path_publishing_networks import random_network
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.published import LevelledGraph, RandomizedLabels, written

@@ -12,28 +12,26 @@ import pytest
 
 from algorithms.path_publishing.evaluation import orientable, score
 from algorithms.path_publishing.levelled_graph import (
+    ABSENT,
+    LINK,
+    STEP,
+    WORD,
     Relations,
     arranged,
     canonical_layout,
     copy_probabilities,
     drawn_copies,
-    drawn_relations,
-    fake_probability,
-    graph_path,
-)
-from algorithms.path_publishing.parameters import NoGraphPath
-from algorithms.path_publishing.sound_modes import (
-    ABSENT,
-    LINK,
-    STEP,
-    WORD,
     drawn_direction,
     drawn_labels,
+    drawn_relations,
     epsilon_of,
+    fake_probability,
+    graph_path,
     off_path,
     statuses,
     wrong_threshold,
 )
+from algorithms.path_publishing.parameters import NoGraphPath
 from reproduction.path_publishing_networks import random_network
 from tacit.paths.network import NetworkMap, NetworkPath, NotAPath
 from tacit.paths.published import RandomizedLabels

@@ -11,17 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from algorithms.contract import SequentialContext
+from algorithms.contract import SequentialContext, ValueUnknown
 from algorithms.datasets.tables import Table, Texts
-from algorithms.parameters import ValueUnknown
 from algorithms.privacy_check import ALGORITHM
-from algorithms.privacy_check.groups import closeness, counted, grouped, ordered, transport
 from algorithms.privacy_check.parameters import (
     BadDistance,
     EmptyTable,
     Parameters,
     QidSensitiveOverlap,
     UnknownColumn,
+    closeness,
+    counted,
+    grouped,
+    ordered,
+    transport,
 )
 from reproduction.privacy_check_data import (
     FAMILIES,

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import Cancelled, SequentialContext, Stance
+from algorithms.contract import BadEpsilon, BadUniverse, Cancelled, SequentialContext, Stance
 from algorithms.counts.keeper import adder
-from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.sequential_ngram import (
     ALGORITHM,
     Parameters,

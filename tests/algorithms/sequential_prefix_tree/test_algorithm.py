@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import SequentialContext, Stance
-from algorithms.parameters import BadEpsilon, BadUniverse
+from algorithms.contract import BadEpsilon, BadUniverse, SequentialContext, Stance
 from algorithms.sequential_prefix_tree import (
     Parameters,
     check,

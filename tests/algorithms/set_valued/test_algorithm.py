@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import SequentialContext, Stance
-from algorithms.parameters import BadEpsilon, BadUniverse
+from algorithms.contract import BadEpsilon, BadUniverse, SequentialContext, Stance
 from algorithms.set_valued import (
     Parameters,
     check,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued import Parameters, evaluation, run
-from algorithms.set_valued.evaluation import (
+from algorithms.set_valued import Parameters, algorithm, run
+from algorithms.set_valued.algorithm import (
     mining_utility,
     precision,
     query_counts,
@@ -99,7 +99,7 @@ def test_both_ways_of_counting_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = deduplicated(itemsets(sample.dataset, sample.universe, SequentialContext()), 17)
     queries = workload(17, 17, 40, 3)
     dense = query_counts(raw, 17, queries)
-    monkeypatch.setattr(evaluation, "DENSE_ITEMS", 0)
+    monkeypatch.setattr(algorithm, "DENSE_ITEMS", 0)
     matrix = query_counts(raw, 17, queries)
     for one, other in zip(dense, matrix, strict=True):
         assert np.array_equal(one, other)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import Outcome, SequentialContext
-from algorithms.parameters import MethodNeedsSound
+from algorithms.contract import MethodNeedsSound, Outcome, SequentialContext
 from algorithms.set_valued import Parameters, preview, run
 from algorithms.set_valued.records import Itemsets, itemsets
 from algorithms.set_valued.remainder import (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.parameters import NotOverCurators
+from algorithms.contract import NotOverCurators
 from algorithms.set_valued import Parameters, federated
 from algorithms.set_valued.federated import ROUNDS, WithRest, method_of, planned_questions
 from algorithms.set_valued.remainder import items_kept, told_from_noise

@@ -11,8 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from algorithms.datasets.trajectories import Trajectories, read_ndjson
-from algorithms.trajectory_kcl.parameters import Model
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.parameters import Model, PairTable, code
 from reproduction.trajectory_kcl import TABLE_51
 
 TABLE_52 = (

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Outcome, SequentialContext
+from algorithms.contract import Outcome, SequentialContext, ValueUnknown
 from algorithms.datasets.trajectories import Trajectories, read_ndjson
-from algorithms.parameters import ValueUnknown
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters
-from algorithms.trajectory_kcl.table import code
+from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters, code
 from reproduction.trajectory_kcl import SENSITIVE
 from tacit.errors import Invalid
 from tacit.report.text import plain_words

@@ -18,8 +18,7 @@ from algorithms.trajectory_kcl.algorithm import (
     pairs_by_place_and_time,
     plots,
 )
-from algorithms.trajectory_kcl.parameters import Parameters
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.parameters import PairTable, Parameters, code
 from reproduction.trajectory_kcl import SENSITIVE
 from tests.algorithms.trajectory_kcl.tables import dataset_51
 

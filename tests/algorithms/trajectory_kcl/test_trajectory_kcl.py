@@ -12,12 +12,24 @@ from algorithms.contract import SequentialContext
 from algorithms.trajectory_kcl import mining
 from algorithms.trajectory_kcl.algorithm import anonymise, frequent_losses
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.incidence import Incidence, alive, build
 from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Model, TooManySequences, Utility
-from algorithms.trajectory_kcl.suppression import Greedy, Operation, PlainKernel
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.parameters import (
+    Method,
+    Model,
+    PairTable,
+    TooManySequences,
+    Utility,
+    code,
+)
+from algorithms.trajectory_kcl.suppression import (
+    Greedy,
+    Incidence,
+    Operation,
+    PlainKernel,
+    alive,
+    build,
+)
 from reproduction.trajectory_kcl import table_51
 from reproduction.trajectory_kcl_data import city, routes_like
 from tacit.randomness import SeededRandom

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql, sqlite
 
-from common.store.compressed_texts import WINDOW_BYTES, packed, unpacked
+from common.store.columns import WINDOW_BYTES, packed, unpacked
 
 SQLITE, POSTGRESQL = sqlite.dialect(), postgresql.dialect()
 

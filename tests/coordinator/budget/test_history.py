@@ -17,8 +17,8 @@ from coordinator.budget.round_charges import Price
 from coordinator.budget.spending import Spending, worst_of_one
 from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import FEMTO, Amount
+from tacit.accounting.composition import Currency
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import Currency
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.plain_spending import (
     PlainSpending,

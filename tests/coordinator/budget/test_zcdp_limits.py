@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from coordinator.budget.limits import Limit, Limits, shortages
 from coordinator.budget.round_charges import Price
 from tacit.accounting.amounts import Cost, scaled
+from tacit.accounting.composition import Currency
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import Currency
 from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_limits import planned

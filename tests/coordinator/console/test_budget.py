@@ -9,7 +9,7 @@ from typing import Any
 
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
-from coordinator.budget.curator_events import Update
+from coordinator.budget.ledger import Update
 from coordinator.console.budget import EPSILONS, RHOS, together
 from coordinator.console.ledger import KINDS
 from tacit.wire import format_exact, format_instant

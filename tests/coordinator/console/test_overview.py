@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
 from coordinator.console.monitoring import begin
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.report.statements import is_loopback
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
@@ -40,7 +40,7 @@ async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
         shown = formatting.with_error(found["result"]["sum"], part["interval"]["half_width"])
         assert f"{shown[0]} ± {shown[1]} kWh" in text
         assert "First steps" not in text
-        assert "Nothing: no limit of this coordinator is used up within 30 days" in text
+        assert "Nothing: aggregators answer, schedules open rounds, no limit of this" in text
         asked = {**query(**NOISY), "schedule": SCHEDULE, "name": "daily"}
         await it.ask("POST", "/v1/queries", asked)
         await limited(it, {"epsilon": "4"})

@@ -18,7 +18,7 @@ from common.web.console import formatting
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages
 from common.web.dependencies import part_of
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.store.tables import console
 from tacit.errors import DomainError
 from tacit.query.functions import dimension
@@ -109,7 +109,7 @@ async def policy(browser: Browser, name: str) -> None:
 
 async def only_words(it: House, name: str) -> None:
     """Whatever a name, a reason or a problem holds, it is text on the page."""
-    head = views.head(await views.find(part_of(it.app, Database), name))
+    head = progress.head(await progress.find(part_of(it.app, Database), name))
     evil = head.model_copy(update=dict.fromkeys(("query", "reason", "state", "id", "unit"), EVIL))
     request = Request({"type": "http", "path": "/console", "headers": []})
     pages = part_of(it.app, Pages)

@@ -19,13 +19,13 @@ from common.web.dependencies import part_of
 from coordinator.datasets import ledger
 from coordinator.datasets.ledger import fold
 from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
-from coordinator.models.budget_ledger import Break
-from coordinator.models.dataset_events import (
+from coordinator.models.budget_ledger import (
+    Break,
     DatasetEvent,
     EventKind,
-    first_break,
+    dataset_genesis,
+    first_break_of_dataset,
     following,
-    genesis,
 )
 from coordinator.store import tables
 from tacit.accounting.amounts import EpsilonDelta
@@ -246,16 +246,16 @@ def test_a_budget_is_rounded_down() -> None:
 
 
 def test_rows_of_one_ledger_do_not_verify_in_another() -> None:
-    event = following(0, genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
-    assert first_break("a", [event]) is None
-    assert first_break("b", [event]) is not None
+    event = following(0, dataset_genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
+    assert first_break_of_dataset("a", [event]) is None
+    assert first_break_of_dataset("b", [event]) is not None
 
 
 def test_a_row_whose_time_was_changed_by_a_microsecond_is_found() -> None:
-    event = following(0, genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
-    assert first_break("a", [replace(event, time=event.time + timedelta.resolution)]) == Break(
-        1, "the row does not have the content that its hash covers"
-    )
+    event = following(0, dataset_genesis("a"), EventKind.DELETED, "d", None, {}, NOW)
+    assert first_break_of_dataset(
+        "a", [replace(event, time=event.time + timedelta.resolution)]
+    ) == Break(1, "the row does not have the content that its hash covers")
 
 
 STEPS = st.lists(
@@ -283,7 +283,7 @@ def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
         "back": EventKind.CREDITED,
         "credit": EventKind.CREDITED,
     }
-    head = genesis("l")
+    head = dataset_genesis("l")
     for step, number, amount in steps:
         job = f"job {number}"
         if step == "reserve" and job not in held:
@@ -304,7 +304,7 @@ def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
     accounts = fold(events)
     assert accounts.held == EpsilonDelta(sum(held.values()), 0)
     assert accounts.charged == EpsilonDelta(sum(held[job] for job in charged), 0)
-    assert first_break("l", events) is None
+    assert first_break_of_dataset("l", events) is None
 
 
 async def test_nothing_handed_in_as_two_kinds(house: Houses) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common.runtime.clock import ManualClock
-from coordinator.jobs.views import remaining_s
+from coordinator.jobs.results import remaining_s
 from coordinator.models.job import JobState
 from coordinator.store.jobs import JobRow
 from tests.coordinator.jobs.office import KMEANS, Office, problem

@@ -3,11 +3,16 @@ the caller that opens a round."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
+import httpx
+
 from common.runtime.clock import ManualClock
+from common.store.transactions import Database
 from common.web.dependencies import part_of
-from coordinator.registry.aggregators import Attendance
+from coordinator.registry.aggregators import Attendance, HealthLooks
+from coordinator.store.registry import list_aggregators
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.test_rounds import NOISY, signed_in
 from tests.coordinator.double import WINDOW, House, query
@@ -80,3 +85,28 @@ async def test_a_removed_aggregator_is_not_missed(house: Houses) -> None:
         await attendance.look()
         assert attendance.away() == []
         assert not any(NAME in name for name in await metrics(it))
+
+
+async def test_an_answer_that_takes_long_is_no_absence(house: Houses) -> None:
+    """As when the first of two name servers is silent: requests of a round have the time."""
+    clock = ManualClock()
+    async with house(2, clock=clock) as it:
+        attendance, looks = part_of(it.app, Attendance), part_of(it.app, HealthLooks)
+        served, gate = it.wires[1].handle_async_request, asyncio.Event()
+
+        async def slow(request: httpx.Request) -> httpx.Response:
+            await gate.wait()
+            return await served(request)
+
+        it.wires[1].handle_async_request = slow  # type: ignore[method-assign]
+        clock.advance(timedelta(seconds=20))
+        async with part_of(it.app, Database).reading() as transaction:
+            rows = await list_aggregators(transaction)
+        asked = asyncio.create_task(attendance.look())
+        seen = await looks.look(rows, patience_s=0.5)  # a page does not wait as long
+        assert [health.reachable for health in seen] == [True, False]
+        assert seen[1].problem == "no answer within 0.5 seconds"
+        gate.set()
+        await asked
+        assert attendance.present[NAME].answered == clock.now()
+        assert attendance.away() == []

@@ -10,8 +10,8 @@ import pytest
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from coordinator.registry import groups
-from coordinator.registry.groups import GroupRequest
+from coordinator.registry import members
+from coordinator.registry.members import GroupRequest
 from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, pointers, problem, query
@@ -152,11 +152,11 @@ async def test_a_group_of_a_hundred_thousand(house: Houses) -> None:
         database, clock = part_of(it.app, Database), part_of(it.app, Clock)
         request = GroupRequest(name="odd", curators=sender.curators[1::2])
         async with database.begin() as transaction:
-            row, new = await groups.create(transaction, request, clock.now())
+            row, new = await members.create(transaction, request, clock.now())
         assert new
         assert row.curators == count // 2
         assert len(row.members) < 1000
         async with database.begin() as transaction:
-            invited = await groups.invited(transaction, "odd", count + 7)
+            invited = await members.invited(transaction, "odd", count + 7)
         bits = np.unpackbits(np.frombuffer(invited, np.uint8), bitorder="little")
         assert np.flatnonzero(bits).tolist() == list(range(1, count, 2))

@@ -224,6 +224,7 @@ ALLOWED = {
         PUT /v1/identity/next; POST /v1/identity/successor; GET /v1/curators; DELETE /v1/parties/a;
         POST /v1/parties/a/return; POST /v1/identity/revocation; POST,GET /v1/tokens;
         DELETE /v1/tokens/a; POST /v1/groups; GET /v1/groups/a/curators; GET,PUT /v1/storage-key;
+        GET /v1/support; GET /v1/conditions; GET /v1/notifications; POST /v1/notifications/test;
         POST,GET /v1/datasets; GET,DELETE /v1/datasets/a; GET /v1/datasets/a/ledger;
         POST /v1/queries; DELETE /v1/queries/a/schedule; POST /v1/rounds; POST /v1/rounds/ID/close;
         POST /v1/rounds/ID/abort; GET /v1/rounds/ID/received; GET /v1/rounds/ID/refusals;

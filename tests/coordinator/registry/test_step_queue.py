@@ -12,7 +12,7 @@ from common.web.client import ServiceResponse
 from coordinator.errors import AggregatorUnreachable
 from coordinator.registry import peer_requests
 from coordinator.registry.peer_requests import AT_ONCE, MOST_BYTES, StepQueue
-from tacit.protocol.aggregator_messages import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
+from tacit.protocol.round.messages import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
 
 
 def step(number: int, body: str = "") -> Step:

@@ -23,7 +23,7 @@ from coordinator.sealed_files import SUFFIX, file_generation, open_sealed, resea
 from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
-from coordinator.store import storage_key as key_store
+from coordinator.store import registry as key_store
 from coordinator.store.jobs import JobRow
 from coordinator.store.tables import dataset_contents, job_attempts
 from tacit.wire import encode_binary

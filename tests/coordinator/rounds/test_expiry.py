@@ -11,7 +11,7 @@ from sqlalchemy import func, insert, select, update
 
 from common.runtime.clock import ManualClock
 from common.runtime.telemetry import ServiceMetrics
-from common.store.compressed_texts import packs
+from common.store.columns import packs
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.budget.ledger import Ledger
@@ -30,7 +30,7 @@ from coordinator.store.tables import (
     refusals,
     rounds,
 )
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, problem, query

@@ -8,7 +8,7 @@ from typing import Any
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.store import rounds as store
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query
 

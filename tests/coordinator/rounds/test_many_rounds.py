@@ -13,7 +13,7 @@ from common.web.dependencies import part_of
 from coordinator.registry.peer_requests import StepQueue
 from coordinator.rounds.conductor import FEW, MOST_PACE_S, pace_s
 from coordinator.store import rounds as store
-from tacit.protocol.aggregator_messages import Step, StepName
+from tacit.protocol.round.messages import Step, StepName
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query
 

@@ -14,7 +14,7 @@ from common.web.dependencies import part_of
 from coordinator.rounds.context import Conduct
 from coordinator.store import rounds as store
 from coordinator.store.tables import frozen_sets, rounds
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tests.aggregator.double import Round
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import WINDOW, House, integers, problem, query

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from common.store.compressed_texts import packs
+from common.store.columns import packs
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.store import rounds as store

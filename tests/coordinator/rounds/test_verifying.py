@@ -11,10 +11,11 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 
 from aggregator.context import Aggregator, RoundContext
-from aggregator.errors import NoIdentityDocument, StillVerifying, TranscriptRefused
+from aggregator.errors import StillVerifying, TranscriptRefused
 from aggregator.rounds import verifier_shares
 from aggregator.rounds.routes import seal_transcript
 from aggregator.rounds.verification import Verifying
+from common.identity.own_identity import NoIdentityDocument
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.rounds.conductor import Conductor
@@ -22,9 +23,9 @@ from coordinator.store import rounds as store
 from coordinator.store.tables import rounds
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.agreement import members_hash
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Commitment, Manifest, Reveal, Transcript
 from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.state import RoundState
 from tacit.query.disclosure import RuleNotMet
 from tacit.wire import parse_binary
 from tests.aggregator.double import Sender
@@ -248,9 +249,9 @@ async def test_a_sum_of_which_nobody_can_hold_too_much_is_released(house: Houses
         assert float(found["result"]["sum"]) == 2 * LARGEST
         text = (await it.ask("GET", f"/v1/rounds/{current.id}/transcript")).text
         transcript = Transcript.model_validate_json(text)
-        for peer in current.federation.peers:  # accepted, but there is no pair to seal it with
+        for wire in it.wires:  # accepted, but there is no pair to seal it with
             with pytest.raises(NoIdentityDocument):
-                await seal_transcript(peer.part(Aggregator), current.id, transcript)
+                await seal_transcript(part_of(wire.app, Aggregator), current.id, transcript)
         report = (await it.ask("GET", f"/v1/rounds/{current.id}/report")).json()
         assert "at most 0.5 of the sum. It is released only from 40 kWh on" in str(report)
 
@@ -297,6 +298,6 @@ async def test_a_smaller_one_is_shown_nowhere_and_sealed_by_nobody(house: Houses
         identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
         with pytest.raises(RuleNotMet):
             check_transcript(transcript, parse_binary(identity["identity_key"]))
-        for peer in current.federation.peers:
+        for wire in it.wires:
             with pytest.raises(TranscriptRefused, match=RuleNotMet.title):
-                await seal_transcript(peer.part(Aggregator), current.id, transcript)
+                await seal_transcript(part_of(wire.app, Aggregator), current.id, transcript)

@@ -6,7 +6,7 @@ import html
 from fractions import Fraction
 from typing import Any
 
-from tacit.accounting.zcdp_limits import ZcdpLimit
+from tacit.accounting.composition import ZcdpLimit
 from tacit.report.model import guess
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import OPEN, OPERATOR, OpenSite, Site

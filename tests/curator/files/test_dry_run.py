@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.errors import BadImport
 from curator.files.recognise import recognise
-from tests.curator.files.green_button_files import FeedFile, Meter
+from tests.curator.files.market.green_button_files import FeedFile, Meter
 
 CLOCK = ",".join(f"{hour:02d}:00" for hour in range(24))
 DAYS = f"Meter,Date,{CLOCK}\nm-1,2025-11-03{',0.5' * 24}\nm-2,2025-11-03{',0.25' * 24}\n"

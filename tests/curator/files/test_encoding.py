@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.curator_data import MeterFile
+from cli.meter_file import MeterFile
 from curator.errors import BadImport
 from curator.files.encoding import Decoder, encoding_named
 from tests.curator.conftest import OpenSite
-from tests.curator.files.test_csv_import import LONG, upload
+from tests.curator.files.tables.test_csv_import import LONG, upload
 from tests.curator.stored import rows
 
 TEXT = "house,meter,at,value\n" + "".join(

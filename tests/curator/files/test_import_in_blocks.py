@@ -11,7 +11,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from tests.curator.conftest import OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
-from tests.curator.files.test_csv_import import LONG, upload
+from tests.curator.files.tables.test_csv_import import LONG, upload
 
 METERS = [f"g-{number:03d}" for number in range(300)]
 HEADER = "house,meter,at,value\n"

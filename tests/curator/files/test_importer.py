@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from curator.files import csv_import, metered, storing
+from curator.files import metered, storing
+from curator.files.tables import csv_import
 from tests.curator.conftest import START, OpenSite
-from tests.curator.files.test_csv_import import upload
-from tests.curator.files.test_dsmr import telegram
+from tests.curator.files.devices.test_dsmr import telegram
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 
@@ -22,12 +23,10 @@ def table(count: int) -> bytes:
 @pytest.fixture
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readings are stored some at a time, so that much is stored before a file's end."""
-    for module in (csv_import, metered):
-        monkeypatch.setattr(module, "FLUSH", 50)
+    monkeypatch.setattr(metered, "FLUSH", 50)
+    monkeypatch.setattr(storing, "TOGETHER", 50)
     monkeypatch.setattr(storing, "LOT", 20)
-    monkeypatch.setattr(storing, "LOT_TOTALS", 20)
     monkeypatch.setattr(csv_import, "HELD", 1000)
-    monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 1000)
 
 

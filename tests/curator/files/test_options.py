@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from curator.files.csv_columns import ColumnMap
+from curator.files.market.nem12 import NemMap
 from curator.files.metered import MeterMap
-from curator.files.nem12 import NemMap
 from curator.files.options import ImportOptions
+from curator.files.tables.columns import ColumnMap
 from tacit.errors import Invalid
 
 

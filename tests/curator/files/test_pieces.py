@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import cbor2
@@ -13,10 +15,11 @@ from curator.errors import BadImport
 from curator.files.importer import READERS
 from curator.files.metered import MeterMap
 from curator.files.recognise import recognise
-from tests.curator.files.test_dsmr import STREAM
-from tests.curator.files.test_iec62056 import checked, profile, readout
-from tests.curator.files.test_market_files import MSCONS, NEM13
-from tests.curator.files.test_sensor_files import LINES, PACK, hour
+from curator.files.upload import plain_chunks
+from tests.curator.files.devices.test_dsmr import STREAM
+from tests.curator.files.devices.test_iec62056 import checked, profile, readout
+from tests.curator.files.devices.test_sensor_files import LINES, PACK, hour
+from tests.curator.files.market.test_market_files import MSCONS, NEM13
 
 FILES: list[tuple[str, bytes]] = [
     ("dsmr", b"".join(STREAM)),
@@ -103,3 +106,28 @@ def test_no_file_takes_for_ever(body: bytes) -> None:
     for form in READERS:
         with contextlib.suppress(BadImport):
             read(form, body, 1 << 20)
+
+
+@pytest.mark.parametrize("given", [{}, {"decimal": ","}])
+def test_a_decimal_comma_is_no_delimiter(given: dict[str, str]) -> None:
+    """Whole numbers and the header have none: by semicolons more lines are alike."""
+    rows = [f"31.03.2025 {hour:02d}:00;{hour // 4},5;G" for hour in range(20)]
+    body = "\r\n".join(["Zeit;Verbrauch;Status", *rows, "31.03.2025 20:00;5;G", "Summe;50,5;"])
+    found = recognise(body.encode(), given)
+    assert found.parameters["delimiter"] == ";"
+    assert found.parameters.get("header_line", 1) == 1
+
+
+def test_json_inside_json_is_refused_before_it_is_deep() -> None:
+    reader = READERS["home-assistant"](GIVEN)
+    with pytest.raises(BadImport, match="nested too deeply"):
+        reader.feed(b'{"result":' * 1000)
+
+
+async def test_endless_empty_lines_of_a_compressed_file_are_refused() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield gzip.compress(b"time,value\n" + b"\n" * (8 << 20))
+
+    with pytest.raises(BadImport, match="empty lines in a row"):
+        async for _ in plain_chunks(chunks(), 1 << 30, 10_000):
+            pass

@@ -18,15 +18,16 @@ import cbor2
 import pytest
 from sqlalchemy import text
 
-from cli.curator_data import MeterFile, column_map
+from cli.meter_file import MeterFile, column_map
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from curator.files import csv_import, metered, storing
+from curator.files import metered, storing
+from curator.files.tables import csv_import
 from tests.curator.conftest import OpenSite, Site
-from tests.curator.files.green_button_files import FeedFile, Meter
-from tests.curator.files.test_csv_import import upload
-from tests.curator.files.test_dsmr import crc16
-from tests.curator.files.test_iec62056 import checked
+from tests.curator.files.devices.test_dsmr import crc16
+from tests.curator.files.devices.test_iec62056 import checked
+from tests.curator.files.market.green_button_files import FeedFile, Meter
+from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
 DAY = datetime(2025, 11, 3, tzinfo=UTC)
@@ -136,17 +137,17 @@ def nem13() -> Sample:
     record += "A,,,{q},{unit},20260101,20251130120000,,"
     body = lines(
         "100,NEM13,202511300900,MDP,RETAILER",
-        record.format(meter="S1", way="I", a="100.5", b="112.25", q="11.75", unit="kWh", d=1, e=2),
-        record.format(meter="S1", way="I", a="112.25", b="120", q="7.75", unit="kWh", d=2, e=3),
-        record.format(meter="S2", way="I", a="1000", b="3500", q="2500", unit="WH", d=1, e=2),
-        record.format(meter="S2", way="E", a="1", b="2", q="1", unit="kWh", d=1, e=2),
+        record.format(meter="S1", way="E", a="100.5", b="112.25", q="11.75", unit="kWh", d=1, e=2),
+        record.format(meter="S1", way="E", a="112.25", b="120", q="7.75", unit="kWh", d=2, e=3),
+        record.format(meter="S2", way="E", a="1000", b="3500", q="2500", unit="WH", d=1, e=2),
+        record.format(meter="S2", way="I", a="1", b="2", q="1", unit="kWh", d=1, e=2),
         "550,N,,A,",
         "900",
     )
     return Sample(
         body,
         'curator = "house"',
-        lambda s: between(s, r",I,.*,([\d.]+),kWh,") + between(s, r",I,.*,([\d.]+),WH,") / 1000,
+        lambda s: between(s, r",E,.*,([\d.]+),kWh,") + between(s, r",E,.*,([\d.]+),WH,") / 1000,
     )
 
 
@@ -357,12 +358,10 @@ async def test_a_sample_sums_to_what_a_script_sums(
 @pytest.fixture
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readings are stored some at a time, so that much is stored before a file's end."""
-    for module in (csv_import, metered):
-        monkeypatch.setattr(module, "FLUSH", 10)
+    monkeypatch.setattr(metered, "FLUSH", 10)
+    monkeypatch.setattr(storing, "TOGETHER", 10)
     monkeypatch.setattr(storing, "LOT", 5)
-    monkeypatch.setattr(storing, "LOT_TOTALS", 5)
     monkeypatch.setattr(csv_import, "HELD", 100)
-    monkeypatch.setattr(metered, "HOLD", 15)
     monkeypatch.setattr(metered, "PIECE", 100)
 
 

@@ -17,11 +17,11 @@ from curator.intake.counters import (
     DIP_US,
     DUPLICATE,
     Sent,
+    Total,
     difference,
     merge_totals,
     take_totals,
 )
-from curator.store.bulk_insert import Total
 
 SENT = st.builds(
     Sent,

@@ -6,13 +6,15 @@ import random
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import text
 
 from common.store.transactions import Transaction
 from curator.errors import BadItem
-from curator.intake.counters import ACCEPTED, Sent, take_totals
+from curator.intake.counters import ACCEPTED, OUTCOMES, Sent, take_columns, take_totals
 from curator.intake.reading import MAX_STORED, Times, parse_item
+from curator.store.blocks import Columns
 
 MINUTE = 60 * 10**6
 DAY = 24 * 60
@@ -163,3 +165,35 @@ def test_a_counter_of_32_bits_fits(unit: str) -> None:
         parse_item({**raw, "value": str(2**33)}, TIMES, 8)
     with pytest.raises(BadItem, match="too large"):
         parse_item({**raw, "value": str(2**32 - 1), "kind": "delta"}, TIMES, 8)
+
+
+async def test_columns_are_booked_as_readings_one_by_one(transaction: Transaction) -> None:
+    """Many counters by column, in random parts with repetitions: what is answered and what is
+    booked are those of single readings, whether a counter falls or not."""
+    draw = random.Random(7)
+    devices = range(1, 60)
+    sent = []
+    for device in devices:
+        grown = 0
+        for minute in sorted(draw.sample(range(0, 400, 5), 14)):
+            grown += draw.choice([0, 1, 7])
+            falls = device % 3 == 0 and draw.random() < 0.3
+            total = draw.choice([0, grown // 2]) if falls else grown
+            sent.append((minute * MINUTE, device, total))
+    sent += [(time, device, total + draw.choice([0, 0, 1])) for time, device, total in sent[::9]]
+    draw.shuffle(sent)
+    while sent:
+        part, sent = sorted(sent[:150], key=lambda each: each[:2]), sent[150:]
+        one_by_one = []
+        for time, device, total in part:
+            meter, item = (device + 100, 1), Sent(time, total, None, 0)
+            merged = await take_totals(transaction, {meter: [item]}, {device + 100: 10})
+            one_by_one.append(merged[meter].statuses[0])
+        times, keys, totals = (np.array(column, np.int64) for column in zip(*part, strict=True))
+        columns = Columns(times, keys, np.full_like(keys, 10), totals, np.arange(keys.size))
+        outcomes = await take_columns(transaction, 1, columns, None)
+        assert [OUTCOMES[outcome] for outcome in outcomes] == one_by_one
+    for device in devices:
+        by_columns = await booked(transaction, device)
+        assert by_columns
+        assert by_columns == await booked(transaction, device + 100)

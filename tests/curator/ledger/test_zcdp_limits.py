@@ -26,7 +26,7 @@ from curator.ledger import (
 from curator.policy import AtDelta, Limit, Limits, initial_policy
 from curator.settings import CuratorSettings
 from tacit.accounting.amounts import FEMTO, MICRO, NANO, UNVERIFIED, Cost
-from tacit.accounting.zcdp_limits import Currency
+from tacit.accounting.composition import Currency
 from tacit.noise.gaussian_privacy import zcdp_delta, zcdp_epsilon
 from tacit.query.fields import Window
 

@@ -185,6 +185,27 @@ def found(name: str, topic: str, payload: Any) -> list[Found]:
     return [(i.device, i.register, i.kind.value, i.quantity) for i in read(name, topic, text)]
 
 
+DAMAGED = {
+    "cut": json.dumps(TASMOTA)[:-9],
+    "nan": json.dumps({**TASMOTA, "ENERGY": {"Total": float("nan")}}),
+    "endless": json.dumps({**TASMOTA, "ENERGY": {"Total": 1}}).replace(": 1}", ": 1e999999}"),
+    "deep": "[" * 100_000,
+    "deep inside": json.dumps(TASMOTA)[:-1] + ', "x": ' + "[" * 100_000,
+    "doubled": '{"Time": "2024-10-27T02:15:30Z", "ENERGY": {"Total": 1, "Total": 2}}',
+    "no time": json.dumps({**TASMOTA, "Time": ["2024-10-27T02:15:30Z"]}),
+    "a text": json.dumps({**TASMOTA, "ENERGY": {"Total": "x" * (1 << 20)}}),
+    "no text": "\udcff\udcfe",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_payload_is_refused(name: str) -> None:
+    """By message or by item; nothing of it is taken for nothing."""
+    payload = DAMAGED[name].encode("utf-8", "surrogateescape")
+    with pytest.raises(BadItem):
+        read("tasmota", "tele/plug-3/SENSOR", payload)
+
+
 def test_tasmota_after_a_restart_has_no_total() -> None:
     empty = {**TASMOTA, "ENERGY": {**TASMOTA["ENERGY"], "Total": None, "Power": None}}
     assert found("tasmota", "tele/plug-3/SENSOR", empty) == []

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.errors import PolicyRefused
-from curator.owner.policies import wider
-from curator.owner.policy_trial import answered
+from curator.owner.policies import answered, wider
 from curator.policy import Limit, Limits, Policy, check_policy
 from tacit.query.fields import Collusion, DisclosureRule
 from tacit.query.terms import Mechanism, Stance, Validity

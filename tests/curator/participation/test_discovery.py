@@ -11,7 +11,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
-from curator.participation.discovery import Discovery
+from curator.participation.loop import Discovery
 from curator.parties.identities import Coordinators
 from curator.parties.peers import Listing
 from curator.store.parties import Coordinator as Known

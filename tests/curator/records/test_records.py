@@ -19,8 +19,8 @@ from common.web.dependencies import part_of
 from curator.errors import BadRecords, MalformedRow
 from curator.records.records import MOST_ROWS, RecordWindow, RowQuestion, load_rows, read_csv
 from tacit.encoders import sums
-from tacit.encoders.kmeans.encoder import Grid, Histogram
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans import Grid, Histogram
+from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.protocol.federation import ALWAYS, FederatedStep, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
 from tacit.query.functions import parts

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit.encoders import sums
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
 from tests.curator.conftest import Site

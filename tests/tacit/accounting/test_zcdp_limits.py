@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.amounts import FEMTO, MOST_RHO, NANO, SMALLEST_DELTA
-from tacit.accounting.zcdp_limits import LARGEST_EPSILON, ZcdpLimit, stated_epsilon
+from tacit.accounting.composition import LARGEST_EPSILON, ZcdpLimit, stated_epsilon
 from tacit.noise.gaussian_privacy import zcdp_delta
 from tests.property_examples import examples
 

@@ -13,32 +13,7 @@ import pytest
 from tacit import sets
 from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.round.agreement import (
-    DescriptorRefused,
-    ManifestRefused,
-    TooFewParticipants,
-    check_consistent,
-    manifest_hash,
-    manifest_of,
-)
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
-from tacit.protocol.round.messages import (
-    ACCEPTED_LABEL,
-    COMMITMENT_LABEL,
-    PROVED_SET_LABEL,
-    VERDICT_LABEL,
-    VERIFICATION_LABEL,
-    AcceptedSet,
-    Commitment,
-    Manifest,
-    ProofReason,
-    ProvedPart,
-    Verdict,
-    Verification,
-)
-from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
-from tacit.protocol.round.pieces import proof_context
-from tacit.protocol.verification import (
+from tacit.protocol.proved_rounds import (
     CHUNK_BYTES,
     SECRET_BYTES,
     CandidateList,
@@ -64,6 +39,31 @@ from tacit.protocol.verification import (
     verdict_of,
     verify_key_of,
 )
+from tacit.protocol.round.agreement import (
+    DescriptorRefused,
+    ManifestRefused,
+    TooFewParticipants,
+    check_consistent,
+    manifest_hash,
+    manifest_of,
+)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.messages import (
+    ACCEPTED_LABEL,
+    COMMITMENT_LABEL,
+    PROVED_SET_LABEL,
+    VERDICT_LABEL,
+    VERIFICATION_LABEL,
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    ProofReason,
+    ProvedPart,
+    Verdict,
+    Verification,
+)
+from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
+from tacit.protocol.round.pieces import proof_context
 from tacit.query.fields import Window
 from tacit.query.proofs import PART_LENGTH, proof_plan
 from tacit.query.query import Query

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tacit.encoders import sums
-from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram, Lift, Marginals, Projection, Zone
-from tacit.encoders.kmeans.sums import FineCells, KmeansSum
+from tacit.encoders.kmeans import Floats, Grid, Histogram, Lift, Marginals, Projection, Zone
+from tacit.encoders.kmeans_sums import FineCells, KmeansSum
 from tacit.query.functions import parts
 from tacit.query.mechanisms import aggregator_plan
 from tacit.query.query import Query

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tacit.accounting.amounts import pure_rho
 from tacit.noise.gaussian_privacy import gaussian_right, zcdp_right
-from tacit.report.model import CurvePoint, VerifiedStatement, guess, most_right, of_a_hundred
+from tacit.report.figures import of_a_hundred
+from tacit.report.model import CurvePoint, VerifiedStatement, guess, most_right
 
 Floats = NDArray[np.float64]
 

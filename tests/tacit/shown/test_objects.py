@@ -20,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
+from tacit import Result, Round
 from tacit.answers.base import read
 from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
-from tacit.client.objects import Result, Round, number
+from tacit.client.objects import number
 from tacit.version import VERSION
 
 QUERY: dict[str, Any] = {

@@ -22,8 +22,8 @@ from coordinator.budget.limits import Limit, Limits, Planned, shortages
 from coordinator.budget.spending import Spending, worst_of
 from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import MICRO
+from tacit.accounting.composition import Currency
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import Currency
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, price, spending, who
 

@@ -19,7 +19,7 @@ from algorithms.kmeans.parameters import Parameters as KmeansParameters
 from algorithms.kmeans.sound_run import absorb, first, next_query, release
 from coordinator.jobs.federated.preparation import JobPlan, noise_share, step_of_sum
 from coordinator.jobs.privacy_statements import added, foreseen
-from tacit.encoders import reports, sums
+from tacit.encoders import sums
 from tacit.errors import Invalid
 from tacit.protocol.federation import ALWAYS, Federation, RegisterStatistic, step_of
 from tacit.query.functions import parts
@@ -195,7 +195,7 @@ UNITS: list[tuple[dict[str, Any], Fraction]] = [
 def test_curators_work_out_what_a_task_costs(change: dict[str, Any], epsilon: Fraction) -> None:
     params = CrowdTaskingParams.model_validate_json(json.dumps({**TASK, **change}))
     document = json.loads(json.dumps(tasking.encoding(params, "sound")))
-    assert reports.read("crowd-tasking", document).cost == (epsilon, 0)
+    assert sums.read_encoding("crowd-tasking", document).cost == (epsilon, 0)
     charged = tasking.preview(params, "sound").charged
     assert charged is not None
     assert (charged.ledger, charged.epsilon) == ("curators", str(epsilon))

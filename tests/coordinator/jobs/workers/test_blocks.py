@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
+from distributed import LocalCluster
 
 from common.web.dependencies import part_of
 from coordinator.jobs import submission
@@ -38,8 +39,13 @@ AS_IT_WAS = (execution.WORTH_S, execution.WORTH_LEFT_S, execution.WORTH_SEALS)
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    """An office with two workers."""
-    with office(tmp_path_factory.mktemp("office"), job_workers=2) as running:
+    """An office with two workers of a Dask scheduler."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        office(
+            tmp_path_factory.mktemp("office"), dask_scheduler=cluster.scheduler_address
+        ) as running,
+    ):
         yield running
 
 

@@ -1,0 +1,1 @@
+"""CSV files in four layouts: header, columns, rows."""

@@ -1,0 +1,359 @@
+"""Privacy reports, previews, queries and results with Python values and methods for notebooks; what
+a query would cost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
+from fractions import Fraction
+from html import escape
+from typing import Any, Final
+
+from tacit.answers import queries, rounds
+from tacit.answers.base import Answer, read
+from tacit.client.objects import Exact, Number, Window, folded, frame, number, table, text
+from tacit.errors import MissingExtra
+from tacit.query.query import Query
+from tacit.query.terms import PRESENCE
+from tacit.report.comparison import compared_line
+from tacit.report.figures import of_a_hundred, short
+from tacit.report.model import Subject
+from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
+
+# A privacy report as an object: in a few lines as text, in a notebook as a table. It has few fields
+# of its own, so that a client reads that of a newer service too.
+
+
+class Line(Answer):
+    """What holds against one group of people; None where nothing is stated."""
+
+    scenario: str
+    key: str | None = None
+    description: str | None = None
+    epsilon: Exact | None
+    delta: Exact | None
+    guess: Exact | None = None
+    privacy_unit: str | None = None
+    conditions: list[str]
+    reason: str | None = None
+
+
+class Interval(rounds.Interval):
+    """How far noise moves a figure at most, either way, with the probability `level`."""
+
+    level: Exact  # type: ignore[assignment]
+    half_width: Exact  # type: ignore[assignment]
+
+
+class PartError(Answer):
+    """How far noise will move one part of a result, in `unit`."""
+
+    part: str
+    unit: str
+    mean_absolute: Exact
+    standard_deviation: Exact
+    interval: Interval
+
+
+class Report(Answer):
+    """The claimed guarantee, the verified one against each adversary, and what is not protected."""
+
+    stance: str
+    privacy_unit: str | None = None
+    verified: list[Line]
+    not_protected: list[str]
+    assumptions: list[str]
+    caveats: list[str]
+    details: dict[str, Any]
+
+    @property
+    def brief(self) -> Brief:
+        """Who would have to work together to learn more, and what is not protected."""
+        return brief(dict(self))
+
+    @property
+    def errors(self) -> list[PartError]:
+        """How far noise moves each figure of a result, averages first; of an algorithm with figures
+        of its own, empty."""
+        error = self.get("error") or {}
+        parts = [*(error.get("averages") or ()), *(error.get("parts") or ())]
+        return [read(PartError, part) for part in parts]
+
+    @property
+    def accuracy(self) -> list[str]:
+        """What else moves a result, in words: rounding and clamping."""
+        return [str(line) for line in (self.get("error") or {}).get("sentences") or ()]
+
+    def error_of(self, part: str) -> PartError | None:
+        """How far noise moves a part."""
+        return next((each for each in self.errors if each.part == part), None)
+
+    def __str__(self) -> str:
+        return brief_text(self.brief)
+
+    def _repr_html_(self) -> str:
+        rows = [(*row.cells, row.why or "") for row in self.brief.rows]
+        lists = (folded(title, lines) for title, lines in self.brief.lists)
+        return table([*HEADS, "because"], rows) + "".join(lists)
+
+
+class Preview(Report):
+    """The report of a query before anything is spent."""
+
+    def __str__(self) -> str:
+        in_rho = price_in_rho(dict(self))
+        price_lines = [] if in_rho is None else [in_rho]
+        return "\n".join(
+            [*map(_told, self.errors), *self.accuracy, *price_lines, super().__str__()]
+        )
+
+
+def _told(error: PartError) -> str:
+    interval = error["interval"]
+    unit = "" if error.unit == "1" else f" {error.unit}"
+    level = of_a_hundred(interval["level"])
+    width = short(interval["half_width"])
+    return f"{error.part}: ± {width}{unit} of noise in {level} of 100 cases"
+
+
+class AskedQuery(queries.KeptQuery):
+    """A query as the coordinator keeps it, with its preview."""
+
+    query: dict[str, Any]  # type: ignore[assignment]
+    preview: Preview  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"query {self.id}, {self['query']['name']}"
+
+    def _repr_html_(self) -> str:
+        return text("p", str(self)) + self.preview._repr_html_()
+
+
+def price(query: Query, participants: int | None = None) -> Preview:
+    """The report of a query with this many curators (default: as few as it takes), as a
+    coordinator's preview would be whose aggregators each have an operator of their own."""
+    # Loaded only here: a client works without the extra `proofs`.
+    from tacit.report.queries import query_report
+
+    made = query_report(
+        query, subject=Subject(kind="query", id=query.name), participants=participants
+    )
+    return read(Preview, json.loads(made.model_dump_json()))
+
+
+def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
+    """A matplotlib figure: a bar for each figure, its interval where there is one. Raises
+    MissingExtra."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "pictures") from None
+    told = [row for row in rows if row["value"] is not None]
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(told))
+    values = [float(row["value"]) for row in told]
+    if len(told) > _MOST_BARS:
+        _band(axes, told, values)
+        return _named(figure, axes, told, f"{title}; band: noise in 95 of 100 cases")
+    axes.bar(places, values, color="#4c78a8")
+    for place, row in zip(places, told, strict=True):
+        if row["low"] is not None:
+            low, high = float(row["low"]), float(row["high"])
+            axes.vlines(place, low, high, color="black", linewidth=1.5)
+    names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
+    axes.set_xticks(list(places), names)
+    return _named(figure, axes, told, f"{title}; lines: noise in 95 of 100 cases")
+
+
+_MOST_BARS: Final = 30
+
+
+def _band(axes: Any, told: Sequence[Mapping[str, Any]], values: Sequence[float]) -> None:
+    """Many values in a row: a line within the band of its noise."""
+    lows = [
+        value if row["low"] is None else float(row["low"])
+        for row, value in zip(told, values, strict=True)
+    ]
+    highs = [
+        value if row["high"] is None else float(row["high"])
+        for row, value in zip(told, values, strict=True)
+    ]
+    places = range(len(values) + 1)
+
+    def closed(several: Sequence[float]) -> list[float]:
+        return [*several, several[-1]]
+
+    axes.fill_between(places, closed(lows), closed(highs), step="post", color="#4c78a8", alpha=0.25)
+    axes.step(places, closed(values), where="post", color="#4c78a8")
+
+
+def _named(figure: Any, axes: Any, told: Sequence[Mapping[str, Any]], title: str) -> Any:
+    axes.set_title(title)
+    axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
+    return figure
+
+
+_DIGITS: Final = 2
+
+
+class Result(queries.RoundResult):
+    """What a round released, with its report."""
+
+    window: Window
+    report: Report  # type: ignore[assignment]
+
+    @property
+    def figures(self) -> dict[str, Number | list[Number] | None]:
+        """The released parts by name, exact; None where there is no figure (`reason` states
+        why)."""
+        return {name: _figure(value) for name, value in self["result"].items() if name != "reason"}
+
+    @property
+    def value(self) -> Number | list[Number] | None:
+        """What was asked for: the sum, the mean, the counts of a histogram, the first block of a
+        vector; all parts are in `figures`."""
+        found = self.figures
+        return found.get(self.function, next(iter(found.values())))
+
+    @property
+    def half_width(self) -> Decimal | None:
+        """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
+        where that is a list. What rounding adds: `report.accuracy`."""
+        listed = self.function in ("histogram", "vector_sum")
+        return None if listed else self._half_width(self.function)
+
+    @property
+    def interval(self) -> tuple[Number, Number] | None:
+        """Where the figure without noise lies, in 95 of 100 cases; readings are clamped
+        as the query says, and what liars added is in it."""
+        value, width = self.value, self.half_width
+        if width is None or value is None or isinstance(value, list):
+            return None
+        return _around(value, width)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each released figure: part, index in its list, value, low, high, unit. `low`
+        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
+        found = []
+        percentiles = self._percentiles()
+        for name, value in self.figures.items():
+            listed = isinstance(value, list)
+            width = self._half_width(name) if listed else self.half_width
+            own = width if listed or name == self.function else None
+            for index, each in enumerate(value if isinstance(value, list) else [value]):
+                if name in percentiles:
+                    low, high = percentiles[name]
+                else:
+                    low, high = (None, None) if own is None or each is None else _around(each, own)
+                found.append(
+                    {
+                        "part": name,
+                        "index": index if listed else None,
+                        "value": each,
+                        "low": low,
+                        "high": high,
+                        "unit": self._unit(name),
+                    }
+                )
+        return found
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows())
+
+    def plot(self) -> Any:
+        """The released figures with their intervals, as a matplotlib figure. Raises
+        MissingExtra without matplotlib."""
+        return drawn(self.rows(), self.function.replace("_", " "))
+
+    @property
+    def headline(self) -> str:
+        """The result in one line; a sum or count rounded to what its noise leaves of it."""
+        told = []
+        for name, value in self.figures.items():
+            if isinstance(value, list):
+                told.append(f"{name}: {len(value)} figures")
+            elif value is not None:
+                width = self.half_width if name == self.function else None
+                unit = "" if self._unit(name) == "1" else f" {self._unit(name)}"
+                shown, error = _rounded(value, width)
+                noise = f" ± {error}{unit} of noise in 95 of 100 cases" if error else ""
+                told.append(f"{name} {shown}{unit}{noise}")
+        return f"{', '.join(told)}; {self.participants} curators answered"
+
+    def _percentiles(self) -> dict[str, tuple[Number | None, Number | None]]:
+        """The edges between which each percentile lies in 95 of 100 cases, by its name."""
+        listed = (self.report.get("error") or {}).get("percentiles") or ()
+
+        def edge(text: str | None) -> Number | None:
+            return None if text is None else number(text)
+
+        return {item["part"]: (edge(item["low"]), edge(item["high"])) for item in listed}
+
+    def _half_width(self, part: str) -> Decimal | None:
+        error = self.report.error_of(part)
+        width = None if error is None else error.interval.half_width
+        return width if isinstance(width, Decimal) and width.is_finite() else None
+
+    def _unit(self, name: str) -> str:
+        error = self.report.error_of(name)
+        if name in self._percentiles():
+            return self.unit
+        squared = f"{self.unit}^2" if name == "variance" else self.unit
+        return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *self.report.accuracy, str(self.report)])
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.headline)}</b></p>{self.report._repr_html_()}"
+
+
+def _figure(value: Any) -> Number | list[Number] | None:
+    if isinstance(value, list):
+        return [number(each) for each in value]
+    return None if value is None else number(value)
+
+
+def _around(value: Number, width: Decimal) -> tuple[Number, Number]:
+    if isinstance(value, Decimal):
+        return value - width, value + width
+    return value - Fraction(width), value + Fraction(width)
+
+
+def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
+    """A figure to the place of its half-width's second digit, and that half-width, rounded up."""
+    if not width or not isinstance(value, Decimal):
+        return (f"{value:f}" if isinstance(value, Decimal) else f"{float(value):.6g}"), ""
+    place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))
+    shown = value.quantize(place, rounding=ROUND_HALF_EVEN)
+    return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results side by side: a row for each figure, exact, as `tacit.report.comparison.compare`
+    describes it."""
+
+    rows: list[dict[str, Any]]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows)
+
+    def __str__(self) -> str:
+        return "\n".join(map(compared_line, self.rows))
+
+    def _repr_html_(self) -> str:
+        rows = ([_cell(value) for value in row.values()] for row in self.rows)
+        return table(list(self.rows[0]) if self.rows else [], rows)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Fraction):
+        return f"{float(value):.6g}"
+    return "" if value is None else f"{value:f}" if isinstance(value, Decimal) else str(value)

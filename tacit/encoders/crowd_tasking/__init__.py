@@ -1,1 +1,0 @@
-"""A curator's half of crowd tasking: one noisy report."""
