@@ -101,7 +101,8 @@ class World:
         await self.call(self._curator, "POST", "/v1/enrolments", body)
 
     async def allow_everything(self, **but: Any) -> None:
-        """A policy under which every round is contributed to, noise or not, once and again; `but` in these."""
+        """A policy under which every round is contributed to, noise or not, and again; `but` in
+        these."""
         policy = await self.call(self._curator, "GET", "/v1/policy")
         policy |= {"allow_unverified": True, "min_participants": 1, "exact": RULE}
         policy |= {"allow_repeats": True, **but}
