@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from common.runtime.settings import ServiceSettings
+from tacit.query.fields import DisclosureRule
 from tacit.query.terms import LONGEST_VECTOR, MAX_CURATORS
 
 
@@ -80,10 +81,10 @@ class AggregatorSettings(ServiceSettings):
     policy_max_round_s: int = Field(
         default=31 * 86_400, ge=1, description="Furthest deadline of a round, from now."
     )
-    insecure_allow_exact: bool = Field(
-        default=False,
-        description="Participate in rounds of mechanism `exact`, which adds no noise. For tests "
-        "with synthetic data only.",
+    exact_rule: DisclosureRule | None = Field(
+        default=None,
+        description="Participate in sums without noise (mechanism `exact`) whose rule is at least "
+        'this, such as `{"min_participants": 15, "max_share": "0.15"}`; without it none.',
     )
     allow_paper: bool = Field(
         default=True,

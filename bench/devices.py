@@ -40,6 +40,7 @@ RECONNECT: Final = 0.01
 _STORED: Final = re.compile(rb'"status": *"(accepted|duplicate)"')
 MINUTE: Final = timedelta(minutes=1)
 GATEWAY: Final = "gateway"
+RULE: Final[dict[str, Any]] = {"min_participants": 2}
 QUERY: Final[dict[str, Any]] = {
     "name": "soak",
     "function": "sum",
@@ -49,6 +50,7 @@ QUERY: Final[dict[str, Any]] = {
     "resolution": "0.001",
     "privacy_unit": "curator",
     "mechanism": "exact",
+    "rule": RULE,
     "sharing": "additive",
     "aggregators": 2,
     "min_participants": 2,
@@ -56,8 +58,8 @@ QUERY: Final[dict[str, Any]] = {
     "deadline_s": 25,
 }
 SETTINGS: Final[dict[str, dict[str, str]]] = {
-    "coordinator": {"TACIT_INSECURE_ALLOW_EXACT": "true"},
-    "aggregator": {"TACIT_INSECURE_ALLOW_EXACT": "true"},
+    "coordinator": {"TACIT_EXACT_RULE": json.dumps(RULE)},
+    "aggregator": {"TACIT_EXACT_RULE": json.dumps(RULE)},
     "curator": {"TACIT_SEND_WINDOW_SHARE": "0.3", "TACIT_PREPARE_LEAD_S": "1"},
 }
 
@@ -227,9 +229,7 @@ def prepare(deployment: Deployment, devices: int) -> list[str]:
     with deployment.curator.client() as client:
         client.post("/v1/enrolments", {"token": token.to_text(), "curators": names})
         policy = client.get("/v1/policy")
-        client.request(
-            "PUT", "/v1/policy", {**policy, "allow_unverified": True, "min_participants": 2}
-        )
+        client.request("PUT", "/v1/policy", {**policy, "min_participants": 2, "exact": RULE})
         return [
             client.post("/v1/tokens", {"scope": "device", "subject": name})["token"]
             for name in names

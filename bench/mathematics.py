@@ -44,6 +44,7 @@ FIELDS: dict[str, Any] = {
     "max_readings": 1,
     "resolution": "1",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": AGGREGATORS,
     "n_max": 1_000_000,

@@ -137,12 +137,14 @@ def _value(name: str, text: str) -> object:
         raise BadChange(f"{name}: not one value but {', '.join(model.model_fields)}")
     if get_origin(annotation) is tuple:
         return [] if text in ("", NONE) else [item.strip() for item in text.split(",")]
+    if text == NONE:
+        return None
     if annotation in (int, bool) or int in get_args(annotation):
         try:
             return json.loads(text)
         except ValueError:
             return text
-    return None if text == NONE else text
+    return text
 
 
 def _model(annotation: Any) -> type[WireModel] | None:

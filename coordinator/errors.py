@@ -62,7 +62,7 @@ class QueryRefused(Invalid):
 
 class ExactRefused(Forbidden):
     name = "exact_refused"
-    title = "Mechanism exact adds no noise and is refused by this deployment"
+    title = "This deployment releases no sum without noise, or only under a stricter rule"
 
 
 class PaperRefused(Forbidden):

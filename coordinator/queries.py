@@ -35,7 +35,7 @@ from coordinator.store.registry import AggregatorRow, host_runs, list_aggregator
 from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import FieldError, Invalid
-from tacit.query.fields import Schedule, Window
+from tacit.query.fields import DisclosureRule, Schedule, Window
 from tacit.query.mechanisms import is_gaussian
 from tacit.query.proofs import is_proved, largest_parts
 from tacit.query.query import Query
@@ -181,14 +181,14 @@ def at_epsilon(query: Query, epsilon: Fraction) -> Query:
 class Permissions:
     """Which queries a deployment allows."""
 
-    insecure_allow_exact: bool
+    exact_rule: DisclosureRule | None
     allow_paper: bool
     require_validity: Literal["proved"] | None
 
     @classmethod
     def of(cls, settings: CoordinatorSettings) -> Self:
         """Those of the settings."""
-        return cls(settings.insecure_allow_exact, settings.allow_paper, settings.require_validity)
+        return cls(settings.exact_rule, settings.allow_paper, settings.require_validity)
 
 
 def check_query(
@@ -199,8 +199,11 @@ def check_query(
         raise QueryRefused(
             unsuited.detail, errors=(FieldError(f"/{unsuited.field}", unsuited.detail),)
         )
-    if query.mechanism is Mechanism.EXACT and not settings.insecure_allow_exact:
-        raise ExactRefused(pointer="/mechanism")
+    if query.rule is not None:
+        if settings.exact_rule is None:
+            raise ExactRefused(pointer="/mechanism")
+        if (weaker := query.rule.weaker_than(settings.exact_rule)) is not None:
+            raise ExactRefused(weaker, pointer="/rule")
     if query.stance is Stance.PAPER and not settings.allow_paper:
         raise PaperRefused(pointer="/stance")
     if settings.require_validity is not None and not is_proved(query):

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 
 from common.runtime.settings import ServiceSettings
+from tacit.query.fields import DisclosureRule
 from tacit.report.statements import is_loopback
 
 
@@ -23,10 +24,10 @@ class CoordinatorSettings(ServiceSettings):
         description="Name of the deployment, part of every round descriptor.",
     )
     port: int = Field(default=8200, ge=0, le=65535, description="Port to listen on.")
-    insecure_allow_exact: bool = Field(
-        default=False,
-        description="Allow mechanism `exact`, which adds no noise. Results are stamped as without "
-        "privacy. For rehearsals on synthetic data only.",
+    exact_rule: DisclosureRule | None = Field(
+        default=None,
+        description="Allow sums without noise (mechanism `exact`) whose rule is at least this, "
+        'such as `{"min_participants": 15, "max_share": "0.15"}`; without it none.',
     )
     allow_paper: bool = Field(
         default=True,

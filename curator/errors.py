@@ -177,6 +177,11 @@ class WindowContributed(RoundRefused):
     title = "The curator has already contributed this window under the same query"
 
 
+class InExactSum(RoundRefused):
+    name = "in_exact_sum"
+    title = "Readings of this time are in a sum without noise already: two sums could be subtracted"
+
+
 class SealKeyUnusable(RoundRefused):
     name = "seal_key_malformed"
     title = "The aggregator signed a seal key that is not a valid key"

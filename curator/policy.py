@@ -16,7 +16,7 @@ from curator.settings import CuratorSettings
 from tacit.accounting.composition import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.fields import Collusion
+from tacit.query.fields import Collusion, DisclosureRule
 from tacit.query.terms import MAX_AGGREGATORS, Mechanism, Noise, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require
 
@@ -43,6 +43,11 @@ AtLeast = Annotated[
         }
     ),
 ]
+
+
+def _unless_empty(value: object) -> object:
+    nothing = isinstance(value, dict) and all(field is None for field in value.values())
+    return None if nothing else value
 
 
 class AtDelta(WireModel):
@@ -80,8 +85,7 @@ class Limit(WireModel):
     @classmethod
     def _empty(cls, value: object) -> object:
         """As an empty limit, one of which both figures were deleted."""
-        nothing = isinstance(value, dict) and all(figure is None for figure in value.values())
-        return None if nothing else value
+        return _unless_empty(value)
 
     @field_validator("epsilon", "delta")
     @classmethod
@@ -133,7 +137,8 @@ class Policy(WireModel):
     the party's join token), the `required_aggregators` (fingerprints) among them, and a figure that
     assumes at least `min_collusion` of them, and of other curators, to be corrupt. With
     `require_validity` only rounds in which every contribution is proved: no other curator can move
-    their sums at will.
+    their sums at will. `exact`: the weakest rule under which it is part of a sum without noise;
+    without one it never is.
     """
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
@@ -153,6 +158,13 @@ class Policy(WireModel):
     required_aggregators: tuple[FingerprintText, ...] = ()
     min_collusion: Collusion = Collusion()
     require_validity: Literal[Validity.PROVED] | None = None
+    exact: DisclosureRule | None = None
+
+    @field_validator("exact", mode="before")
+    @classmethod
+    def _no_rule(cls, value: object) -> object:
+        """As none, one of which all fields were deleted."""
+        return _unless_empty(value)
 
     def limits(self, unit: PrivacyUnit) -> Limits:
         """The limits of one privacy unit."""
@@ -172,6 +184,7 @@ def initial_policy(settings: CuratorSettings) -> Policy:
         curator=limits,
         allow_unverified=settings.policy_allow_unverified,
         require_validity=Validity.PROVED if settings.policy_require_validity else None,
+        exact=settings.policy_exact_rule,
     )
 
 
@@ -229,6 +242,8 @@ def check_policy(
         raise PolicyRefused("the query is not among those agreed", pointer="/queries")
     if query.mechanism not in policy.mechanisms:
         raise PolicyRefused(f"mechanism {query.mechanism} is not allowed", pointer="/mechanisms")
+    if query.rule is not None:
+        _check_rule(policy, query.rule)
     if query.stance not in policy.stances:
         raise PolicyRefused(f"stance {query.stance} is not allowed", pointer="/stances")
     noise = query.noise or Noise.LAPLACE
@@ -247,6 +262,13 @@ def check_policy(
     if not verified and not policy.allow_unverified:
         raise PolicyRefused("the round has no verified figure", pointer="/allow_unverified")
     _check_aggregators(policy, descriptor, anchors)
+
+
+def _check_rule(policy: Policy, rule: DisclosureRule) -> None:
+    if policy.exact is None:
+        raise PolicyRefused("sums without noise are not agreed to", pointer="/exact")
+    if (weaker := rule.weaker_than(policy.exact)) is not None:
+        raise PolicyRefused(f"the round's rule is weaker: {weaker}", pointer="/exact")
 
 
 def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int) -> None:

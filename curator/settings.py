@@ -13,6 +13,7 @@ from common.runtime.clock import zone_named
 from common.runtime.settings import ServiceSettings
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.composition import LARGEST_EPSILON, Currency
+from tacit.query.fields import DisclosureRule
 from tacit.query.terms import LONGEST_VECTOR
 
 EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
@@ -156,13 +157,19 @@ class CuratorSettings(ServiceSettings):
     )
     policy_allow_unverified: bool = Field(
         default=False,
-        description="Take part in rounds without a verified figure (`paper`, `exact`) until an "
-        "operator sets a policy. For rehearsals.",
+        description="Take part in rounds without a verified figure (`paper`) until an operator "
+        "sets a policy. For rehearsals.",
     )
     policy_require_validity: Literal["proved"] | None = Field(
         default=None,
         description="Take part only in rounds in which every contribution is `proved`, until an "
         "operator sets a policy.",
+    )
+    policy_exact_rule: DisclosureRule | None = Field(
+        default=None,
+        description="Take part in sums without noise whose rule is at least this, such as "
+        '`{"min_participants": 100, "max_share": "0.1"}`, until an operator sets a policy; without '
+        "it in none.",
     )
     calendar_timezone: str = Field(
         default="UTC",

@@ -158,7 +158,7 @@ def queries(site: Site, deadline_s: int) -> list[dict[str, Any]]:
         "n_max": 1000,
         "deadline_s": deadline_s,
     }
-    exact = {**common, "mechanism": "exact"}
+    exact = {**common, "mechanism": "exact", "rule": {"min_participants": 2}}
     return [
         {**exact, "name": "soak-additive", "sharing": "additive"},
         {

@@ -66,6 +66,7 @@ AGREEING: Final[dict[str, Any]] = {
     "min_aggregators": 1,
     "allow_unverified": True,
     "allow_repeats": True,
+    "exact": {"min_participants": 2},
 }
 """No limits and no conditions: simulated people have nothing to lose."""
 

@@ -271,7 +271,7 @@ async def get_identity(request: Request, aggregator: AggregatorPart) -> dict[str
             "max_roster": settings.policy_max_roster,
             "max_dimension": settings.policy_max_dimension,
             "max_round_s": settings.policy_max_round_s,
-            "allow_exact": settings.insecure_allow_exact,
+            "exact_rule": settings.exact_rule,
             "allow_paper": settings.allow_paper,
         },
         "self_test": "passed" if aggregator.samplers_passed else "failed",

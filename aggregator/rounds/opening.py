@@ -56,7 +56,7 @@ from tacit.protocol.sealing_sessions import piece_context
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan
-from tacit.query.terms import Identifier, Mechanism, Stance
+from tacit.query.terms import Identifier, Stance
 from tacit.wire import WireModel, encode_binary
 
 _KEPT_PROMISES: Final = 1024
@@ -169,8 +169,11 @@ def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
     if descriptor.deadline <= now:
         raise DescriptorRefused("the deadline is over")
     refusals = {
-        "exact rounds add no noise": query.mechanism is Mechanism.EXACT
-        and not settings.insecure_allow_exact,
+        "this aggregator opens no sum without noise": query.rule is not None
+        and settings.exact_rule is None,
+        "the rule is weaker than this aggregator's": query.rule is not None
+        and settings.exact_rule is not None
+        and query.rule.weaker_than(settings.exact_rule) is not None,
         "the paper stance is not allowed": query.stance is Stance.PAPER
         and not settings.allow_paper,
         "fewer participants than this aggregator's minimum": query.min_participants

@@ -230,7 +230,7 @@ def _noise(mechanism: str, epsilon: str) -> dict[str, Any]:
         case "local":
             return {"mechanism": mechanism, "epsilon_i": epsilon, "sharing": "none"}
         case "exact":
-            return {"mechanism": mechanism}
+            return {"mechanism": mechanism, "rule": {"min_participants": 2}}
     return {"mechanism": mechanism, "epsilon": epsilon}
 
 
@@ -320,7 +320,10 @@ def _driver(people: Population, query: Query, seed: int, deployed: Deployed) -> 
         with tempfile.TemporaryDirectory(prefix="tacit-simulate-") as directory:
             yield Services(deployed.against, token, join, Path(directory), source, alone=False)
     elif deployed.services:
-        with _deployment(query.aggregators, exact=query.mechanism == "exact") as running:
+        with _deployment(
+            query.aggregators,
+            exact_from=None if query.rule is None else query.rule.min_participants,
+        ) as running:
             deployment = running.deployment
             host = join_token(deployment, "simulated", PartyKind.HOST, people.curators, 3600)
             yield Services(
@@ -343,11 +346,11 @@ def _driver(people: Population, query: Query, seed: int, deployed: Deployed) -> 
 
 
 @contextmanager
-def _deployment(aggregators: int, *, exact: bool) -> Iterator[Running]:
+def _deployment(aggregators: int, *, exact_from: int | None) -> Iterator[Running]:
     """A coordinator and aggregators for this simulation; their directory is deleted afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="tacit-simulate-"))
     deployment = Deployment.plan(directory, aggregators)
-    running = Running(deployment, service_settings(allow_exact=exact))
+    running = Running(deployment, service_settings(exact_from=exact_from))
     needed = (deployment.coordinator, *deployment.aggregators)
     try:
         with errors.status("starting the services"):

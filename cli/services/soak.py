@@ -115,7 +115,7 @@ def _soak_in(
         )
     ]
     services = {item.id: item for item in (*_shared(deployment), *hosts)}
-    settings = service_settings(allow_exact=True)
+    settings = service_settings(exact_from=2)
     for kind, changed in SOAK_SETTINGS.items():
         settings[kind] |= changed
     running = Running(deployment, settings)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import shlex
 import webbrowser
 from collections.abc import Iterator
@@ -45,9 +46,10 @@ SERVICES = ("coordinator", "aggregator", "curator")
 def up(
     home: Home = DEFAULT_HOME,
     aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 3,
-    allow_exact: Annotated[
-        bool, typer.Option(help="Allow mechanism exact, which adds no noise. For tests only.")
-    ] = False,
+    exact_from: Annotated[
+        int | None,
+        typer.Option(min=2, help="Allow sums without noise of this many curators or more."),
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -64,7 +66,7 @@ def up(
     """
     with plain_errors(), alone_in(home):
         deployment = plan(home, aggregators, port)
-        running = Running(deployment, service_settings(allow_exact=allow_exact))
+        running = Running(deployment, service_settings(exact_from=exact_from))
         try:
             with console.status("starting the services"):
                 running.start()
@@ -112,7 +114,7 @@ def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
     return deployment
 
 
-def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
+def service_settings(*, exact_from: int | None = None) -> dict[str, dict[str, str]]:
     """Settings of the services of an embedded deployment, by kind.
 
     Its curators send at once: there is nobody on loopback from whom a random moment would hide
@@ -127,10 +129,11 @@ def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
             "TACIT_CONSOLE": str(_pages_can_be_made()).lower(),
         },
     }
-    if allow_exact:
-        settings["coordinator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
-        settings["aggregator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
-        settings["curator"]["TACIT_POLICY_ALLOW_UNVERIFIED"] = "true"
+    if exact_from is not None:
+        rule = json.dumps({"min_participants": exact_from})
+        settings["coordinator"]["TACIT_EXACT_RULE"] = rule
+        settings["aggregator"]["TACIT_EXACT_RULE"] = rule
+        settings["curator"]["TACIT_POLICY_EXACT_RULE"] = rule
     return settings
 
 

@@ -37,6 +37,7 @@ from coordinator.models.budget_ledger import Break, Draft, Event, Kind
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import ledger as lasting_seals
 from coordinator.store import ledger as store
+from coordinator.store import queries as query_store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, Operator, Party, encode, link_next
@@ -88,7 +89,10 @@ async def overview_of(
         tight_at = None if at is None else Tight(at, await _queries(transaction, state))
         position, standings = statement.overview(state)
         claimed = await asyncio.to_thread(statement.claimed, state, query, disclosures=operator)
-        released = await asyncio.to_thread(statement.released, state, tight_at, numbers=operator)
+        exact = await query_store.without_noise(transaction)
+        released = await asyncio.to_thread(
+            statement.released, state, tight_at, exact, numbers=operator
+        )
         return Budget(
             ledger=position,
             curators=standings,
@@ -219,7 +223,8 @@ async def get_curator_budget(curator: str, services: Services, caller: Writer) -
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _curator(transaction, caller, curator)
-        return statement.curator(state, row, disclosures=caller.has(Scope.OPERATOR))
+        exact = await query_store.without_noise(transaction)
+        return statement.curator(state, row, exact, disclosures=caller.has(Scope.OPERATOR))
 
 
 @router.get(

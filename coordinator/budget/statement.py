@@ -6,7 +6,7 @@ are for operators only; everyone else sees the guarantee that holds for any admi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -15,7 +15,7 @@ import numpy as np
 
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
-from coordinator.budget.round_charges import CREDITED, Places
+from coordinator.budget.round_charges import CREDITED, Places, Rounds
 from coordinator.budget.spending import Figure, Spending, most_of, worst_of_one
 from coordinator.budget.state import LedgerState
 from coordinator.models.budget_ledger import ScaledDisclosure
@@ -176,17 +176,28 @@ class Tight:
     queries: Mapping[str, Query]
 
 
-def released(state: LedgerState, tight_at: Tight | None, *, numbers: bool) -> Released:
-    """The composed guarantee of all rounds, per unit and scenario: the worst curator's. `numbers`:
-    with its roster number."""
+def released(
+    state: LedgerState, tight_at: Tight | None, exact: Collection[str], *, numbers: bool
+) -> Released:
+    """The composed guarantee of all rounds, per unit and scenario: the worst curator's. `exact`:
+    the queries that add no noise; `numbers`: with the curator's roster number."""
     spending = state.spending
     return Released(
         rounds=len(spending.rounds),
+        exact_answers=_count_exact(spending.rounds, np.arange(len(spending.rounds)), exact),
         record=_rows(spending, PrivacyUnit.RECORD, tight_at, numbers=numbers),
         curator=_rows(spending, PrivacyUnit.CURATOR, tight_at, numbers=numbers),
         sentence=_ENFORCED,
         **({} if tight_at is None else {"tight_sentence": f"The tight figure {FIXED_SCHEDULE}."}),
     )
+
+
+def _count_exact(rounds: Rounds, places: Places, exact: Collection[str]) -> int:
+    """How many of the rounds at some places are sums without noise that may have been opened."""
+    kinds = rounds.column("query")[places]
+    numbers = [kind for kind in np.unique(kinds).tolist() if rounds.query(kind) in exact]
+    opened = rounds.column("credited")[places] == 0
+    return int((np.isin(kinds, numbers) & opened).sum())
 
 
 _WITHIN: Final = {
@@ -298,9 +309,11 @@ def _tight(
 # --- one curator ---------------------------------------------------------------------------------
 
 
-def curator(state: LedgerState, row: CuratorRow, *, disclosures: bool) -> CuratorBudget:
+def curator(
+    state: LedgerState, row: CuratorRow, exact: Collection[str], *, disclosures: bool
+) -> CuratorBudget:
     """A curator's standing, declarations and spending, and the limits that apply to it: its own,
-    and those of the deployment."""
+    and those of the deployment. `exact`: the queries that add no noise."""
     roster, spending, number = state.roster, state.spending, row.number
     declared = roster.declared(number)
     places = spending.of_curator(number)
@@ -321,6 +334,7 @@ def curator(state: LedgerState, row: CuratorRow, *, disclosures: bool) -> Curato
         ),
         spent=Spent(
             rounds=int(places.size),
+            exact_answers=_count_exact(spending.rounds, places, exact),
             record=_own(spending, places, PrivacyUnit.RECORD, number),
             curator=_own(spending, places, PrivacyUnit.CURATOR, number),
         ),

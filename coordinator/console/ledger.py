@@ -30,6 +30,7 @@ from coordinator.errors import UnknownCurator
 from coordinator.models.budget_ledger import Event
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import ledger as store
+from coordinator.store import queries as query_store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from tacit.accounting.amounts import format_amount
@@ -112,7 +113,8 @@ async def show_curator(visit: Operator, curator: str, services: Services) -> Res
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _named(transaction, curator)
-        shown = statement.curator(state, row, disclosures=True)
+        exact = await query_store.without_noise(transaction)
+        shown = statement.curator(state, row, exact, disclosures=True)
         limits = (*state.limits.curators.get(row.number, ()), *state.limits.deployment)
     return visit.show(
         "curator-budget.html",

@@ -14,6 +14,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import PublicKey
 from tacit.protocol.round.messages import AcceptedSet, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
+from tacit.query.fields import DisclosureRule
 from tacit.query.terms import Identifier
 from tacit.wire import WireModel
 
@@ -86,7 +87,7 @@ class AggregatorPolicy(BaseModel):
     max_roster: _Figure
     max_dimension: _Figure
     max_round_s: _Figure
-    allow_exact: bool
+    exact_rule: DisclosureRule | None
     allow_paper: bool
 
 

@@ -49,6 +49,7 @@ from coordinator.rounds.context import (
 from coordinator.store import ledger as lasting_seals
 from coordinator.store import registry
 from coordinator.store import rounds as store
+from coordinator.store.round_details import exact_sums
 from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.accounting.guarantees import priced_text
@@ -76,12 +77,14 @@ from tacit.protocol.round.messages import (
 from tacit.protocol.round.opening import check_commitments, open_sum
 from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
+from tacit.query.disclosure import RuleNotMet
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.query import Query
 from tacit.query.terms import Function, Sharing
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
+from tacit.report.statements import beside_exact_sums
 from tacit.report.validity import with_total
 from tacit.wire import encode_binary
 
@@ -268,6 +271,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         async with conduct.database.reading() as transaction:
             charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]
         report = await asyncio.to_thread(charging.as_debited, report, query, charge)
+    if query.rule is None:
+        async with conduct.database.reading() as transaction:
+            exact = await exact_sums(transaction, query, descriptor.window)
+        report = beside_exact_sums(report, exact)
     peers = await _quorum(conduct, descriptor, manifest)
     request = RevealRequest(commitments=tuple(commitments))
     answers = await gather(peer.reveal(row.id, request) for peer in peers)
@@ -276,7 +283,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         raise failure("the reveal", peers, answers)
     add_up = partial(open_sum, descriptor, digest, manifest.quorum, commitments, reveals)
     large = dimension(query) >= LARGE_ROWS
-    total = await asyncio.to_thread(add_up) if large else add_up()
+    try:
+        total = await asyncio.to_thread(add_up) if large else add_up()
+    except RuleNotMet as error:  # nothing of what was revealed is stored
+        raise RoundAborted(error.detail) from None
     transcript = Transcript(
         descriptor=signed,
         members_hash=members_hash(manifest.salt, manifest.members, manifest.parts),

@@ -87,6 +87,14 @@ async def scheduled(transaction: Transaction) -> list[QueryRow]:
     return [_row(row) for row in await transaction.execute(_SCHEDULED)]
 
 
+_EXACT = select(queries.c.id).where(queries.c.body.contains('"mechanism":"exact"'))
+
+
+async def without_noise(transaction: Transaction) -> frozenset[str]:
+    """The ids of the queries that add no noise."""
+    return frozenset((await transaction.execute(_EXACT)).scalars())
+
+
 async def stop(transaction: Transaction, query_id: str, now: datetime) -> None:
     """End a schedule; one that has ended stays as it is."""
     going = and_(queries.c.id == query_id, queries.c.stopped.is_(None))

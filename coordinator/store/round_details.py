@@ -17,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    distinct,
     exists,
     func,
     insert,
@@ -40,8 +41,11 @@ from coordinator.store.tables import (
     refusals,
     rounds,
 )
+from tacit.protocol.differencing import scopes
 from tacit.protocol.round.descriptor import Refusal, RefusalGround
 from tacit.protocol.round.state import RoundState
+from tacit.query.fields import Window
+from tacit.query.query import Query
 
 FROZEN: Final = ReleasedSets(
     frozen_sets,
@@ -53,6 +57,28 @@ FROZEN: Final = ReleasedSets(
 )
 """Those of rounds that ended before any aggregator was asked to reveal do not count: their sums
 were never opened."""
+
+
+_EXACT: Final = (
+    select(func.count(distinct(rounds.c.id)))
+    .select_from(frozen_sets)
+    .join(rounds, rounds.c.id == frozen_sets.c.round_id)
+    .join(queries, queries.c.id == rounds.c.query_id)
+    .where(
+        frozen_sets.c.family.in_(bindparam("scopes", expanding=True)),
+        frozen_sets.c.window_end > bindparam("start"),
+        frozen_sets.c.window_start < bindparam("end"),
+        rounds.c.state == RoundState.RELEASED.value,
+        queries.c.body.contains('"mechanism":"exact"'),
+    )
+)
+
+
+async def exact_sums(transaction: Transaction, query: Query, window: Window) -> int:
+    """How many sums without noise are released over a register of the query, in a window that
+    meets this one."""
+    values = {"scopes": list(scopes(query)), "start": window.start, "end": window.end}
+    return int((await transaction.execute(_EXACT, values)).scalar_one())
 
 
 # Refusals of rounds, a row for each party; a row never changes.

@@ -201,6 +201,7 @@ async def _given(view: View, curator_id: str, after: int | None) -> dict[str, An
         "row": row,
         "party": party,
         "units": [left_of(unit, getattr(budget.units, unit.value)) for unit in PrivacyUnit],
+        "exact_answers": budget.exact_answers,
         "items": items,
         "reports": reports,
         "most": ROWS,

@@ -46,6 +46,7 @@ QUERIES: Final = 50
 REFUSED: Final = {
     "budget_exceeded": "it would have cost more than the limits",
     "policy_refused": "something of the question is not agreed to",
+    "in_exact_sum": "the readings of this time are in another sum without noise",
     "window_contributed": "the same question about the same time was answered before",
 }
 

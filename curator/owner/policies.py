@@ -11,7 +11,7 @@ written, and no reading is looked at. Spec: console, section 6.5.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,6 +29,7 @@ from common.web.wire import read_body
 from curator import examples
 from curator.errors import (
     BudgetExceeded,
+    InExactSum,
     NotConcerned,
     NotInRound,
     PolicyRefused,
@@ -60,6 +61,7 @@ from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.federation import JobTerms, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.query.fields import Window
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import Instant, WireModel
 
@@ -128,6 +130,7 @@ def answered(
         for unit in PrivacyUnit
     ]
     seen: set[tuple[bytes, str]] = set()
+    summed: dict[str, list[Window]] = defaultdict(list)
     begun: set[str] = set()
     outcomes: Counter[str] = Counter()
     for descriptor in rounds:
@@ -137,10 +140,16 @@ def answered(
             continue
         charges = _charges(descriptor, jobs.get(job))
         window = (descriptor.query.digest(), descriptor.window.model_dump_json())
-        name = _refusal(policies, ledgers, descriptor, charges, anchors, window in seen)
+        exact = summed[descriptor.query.register_name] if descriptor.query.rule else []
+        ground = WindowContributed.name if window in seen else None
+        asked = descriptor.window
+        if any(each.start < asked.end and asked.start < each.end for each in exact):
+            ground = ground or InExactSum.name
+        name = _refusal(policies, ledgers, descriptor, charges, anchors, ground)
         outcomes[name or "answered"] += 1
         if name is None:
             seen.add(window)
+            exact.append(asked)
             begun.add(job)
             for _, ledger in ledgers:
                 ledger.pay(descriptor, charges)
@@ -168,7 +177,7 @@ def _refusal(
     descriptor: RoundDescriptor,
     charges: Charges,
     anchors: int,
-    repeated: bool,
+    repeated: str | None,
 ) -> str | None:
     """The ground's name, in the order of `consent`."""
     verified = charges[descriptor.query.privacy_unit].verified
@@ -177,8 +186,8 @@ def _refusal(
             check_policy(policy, descriptor, verified=verified, anchors=anchors)
         except PolicyRefused as error:
             return error.name
-        if repeated and not policy.allow_repeats:
-            return WindowContributed.name
+        if repeated is not None and not policy.allow_repeats:
+            return repeated
     for policy, ledger in ledgers:
         if ledger.limits == Limits():
             continue
@@ -334,6 +343,11 @@ def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
         least = getattr(operator.min_collusion, name)
         if getattr(owner.min_collusion, name) < least:
             yield f"/min_collusion/{name}", f"the operator demands {least}"
+    if owner.exact is not None:
+        if operator.exact is None:
+            yield "/exact", "the operator does not agree to sums without noise"
+        elif (weaker := owner.exact.weaker_than(operator.exact)) is not None:
+            yield "/exact", weaker
     if operator.require_validity is not None and owner.require_validity is None:
         yield "/require_validity", f"the operator demands {operator.require_validity}"
 

@@ -42,6 +42,7 @@ from curator.store import reports as report_store
 from curator.store.outbox import State, stored_aborts
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import CuratorId, DatabasePart, Operator, Owner
+from tacit.accounting.amounts import UNVERIFIED
 from tacit.accounting.charges import abort_credit
 from tacit.accounting.scenarios import Scenario, assumption
 from tacit.answers import curator as answers
@@ -83,6 +84,8 @@ from tacit.wire import Instant, WireModel, encode_binary, format_exact, format_i
 Whole = TypeVar("Whole", bound=Answer)
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
+UNBOUNDED: Final = Charge.of(UNVERIFIED, UNVERIFIED)
+"""What a sum without noise tells: no figure bounds it, and it is in no sum of a ledger."""
 NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
 
 
@@ -157,8 +160,20 @@ async def budget(
             units[unit.value] = extended(
                 RecordStatement, stated, worst_instant=worst_instant(debits, position)
             )
+    free = [
+        item.contribution
+        for item in debits
+        if item.contribution is not None
+        and not item.charge.epsilon_all
+        and not item.credited
+        and item.over(position, 1)[0]
+    ]
     return OwnBudget(
-        curator=row.id, party=party.id, public_columns=public, units=Units.model_validate(units)
+        curator=row.id,
+        party=party.id,
+        public_columns=public,
+        exact_answers=await history.count_exact(transaction, free),
+        units=Units.model_validate(units),
     )
 
 
@@ -224,15 +239,21 @@ async def reports(
 
 def _debit(item: Debit, text: str | None) -> answers.Debit:
     descriptor = None if text is None else _descriptor(text)
+    charge = item.charge if descriptor is None else _told(descriptor.query, item.charge)
     return answers.Debit(
         round=None if descriptor is None else descriptor.round,
         assumes=NOTHING if descriptor is None else _assumption(descriptor),
         made=format_instant(item.made),
         window=_span(item.window),
-        status=_status(item.charge),
+        status=_status(charge),
         credited=item.credited,
-        **format_charge(item.charge),
+        **format_charge(charge),
     )
+
+
+def _told(query: Query, charge: Charge) -> Charge:
+    """What an answer to a query tells by itself, of which a ledger counts `charge`."""
+    return charge if query.rule is None else UNBOUNDED
 
 
 def _status(charge: Charge) -> Literal["verified", "unverified"]:
@@ -322,7 +343,7 @@ async def _charged(
         return {}
     descriptor = _descriptor(item.descriptor)
     query = descriptor.query
-    charges = {unit: accounts.charge_in(debit, unit) for unit in PrivacyUnit}
+    charges = {unit: _told(query, accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
     declared = charges[query.privacy_unit]
     used, clamped = _usage(debit, position)
     kept = _kept(debit, position)

@@ -27,6 +27,7 @@ from curator.engine import Terms
 from curator.errors import (
     BudgetExceeded,
     DeadlinePassed,
+    InExactSum,
     NotConcerned,
     NotInRound,
     PathOverspent,
@@ -158,6 +159,9 @@ async def consent(
             _asked_of(descriptor),
         )
     repeated = await _repeated(transaction, row, terms)
+    summed = np.zeros(length, np.bool_)
+    if descriptor.query.rule is not None:
+        summed = await outbox.in_exact_sums(transaction, row.id, descriptor, offset, length)
     price = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
     for policy, members in await holding(transaction, row, default, offset, length):
         result.periods.add(policy.period_s)
@@ -173,6 +177,8 @@ async def consent(
                 members, WindowContributed.name, WindowContributed.title, {"round": repeated}
             )
             continue
+        if not policy.allow_repeats:
+            result.refuse(members & summed, InExactSum.name, InExactSum.title)
         await afford(transaction, row, price, policy, span, members, now, result)
     return result
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Result, Row, bindparam, delete, exists, func, null, select, update
 
 from common.store.transactions import Transaction
-from curator.store.outbox import State
+from curator.store.outbox import IDS, State
 from curator.store.tables import (
     contributions,
     debits,
@@ -124,6 +124,18 @@ async def descriptors(transaction: Transaction, ids: Sequence[int]) -> dict[int,
         .where(contributions.c.id.in_(ids))
     )
     return {row.id: row.descriptor for row in rows}
+
+
+async def count_exact(transaction: Transaction, ids: Sequence[int]) -> int:
+    """How many of some contributions are to sums without noise."""
+    asks = rounds.c.descriptor.contains('"mechanism":"exact"')  # no other text: quotes are escaped
+    count = 0
+    for start in range(0, len(ids), IDS):
+        some = contributions.c.id.in_(ids[start : start + IDS])
+        joined = contributions.join(rounds, rounds.c.id == contributions.c.round)
+        counted = select(func.count()).select_from(joined).where(some, asks)
+        count += int((await transaction.execute(counted)).scalar_one())
+    return count
 
 
 async def contributed_spans(

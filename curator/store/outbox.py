@@ -9,11 +9,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy import BindParameter, Integer, Row, bindparam, func, insert, or_, select, update
 
 from common.store.erasure import to_erase
 from common.store.transactions import LARGE_BYTES, Transaction
+from curator.ledger import Bits, presence_bits
 from curator.store.tables import contributions, debits, outbox, rounds
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor
@@ -158,6 +160,23 @@ _CONTRIBUTED: Final = (
 )
 
 
+_WITHOUT_NOISE: Final = (
+    select(rounds.c.id, rounds.c.descriptor, debits.c.offset, debits.c.length, debits.c.presence)
+    .join(contributions, contributions.c.round == rounds.c.id)
+    .join(debits, debits.c.contribution == contributions.c.id)
+    .where(
+        debits.c.party == bindparam("of_party"),
+        debits.c.record_epsilon_all == 0,  # true of these, and of rounds that a job has paid
+        debits.c.window_end > bindparam("start"),
+        debits.c.window_start < bindparam("end"),
+        debits.c.offset < bindparam("last"),
+        debits.c.offset + debits.c.length > bindparam("first"),
+        contributions.c.credited.is_(None),
+        rounds.c.id != bindparam("except_round"),
+    )
+)
+
+
 def signed_descriptor(text: str) -> Signed[RoundDescriptor]:
     """A parsed text; the text itself is the key of the cache."""
     return _short(text) if len(text) < SHORT else _long(text)
@@ -292,6 +311,31 @@ async def contributed_rounds(
         "except_round": except_round,
     }
     return list((await transaction.execute(_CONTRIBUTED, values)).scalars())
+
+
+async def in_exact_sums(
+    transaction: Transaction, party: str, descriptor: RoundDescriptor, offset: int, length: int
+) -> Bits:
+    """Which curators of a span have readings in another sum without noise over the same register,
+    whose window meets that of this round and whose debit was not credited."""
+    values = {
+        "of_party": party,
+        "start": descriptor.window.start,
+        "end": descriptor.window.end,
+        "first": offset,
+        "last": offset + length,
+        "except_round": descriptor.round,
+    }
+    members = np.zeros(length, np.bool_)
+    register = descriptor.query.register_name
+    for row in await transaction.execute(_WITHOUT_NOISE, values):
+        query = signed_descriptor(row.descriptor).statement.query
+        if query.rule is None or query.register_name != register:
+            continue
+        start, end = max(row.offset, offset), min(row.offset + row.length, offset + length)
+        present = presence_bits(row.presence, row.length)
+        members[start - offset : end - offset] |= present[start - row.offset : end - row.offset]
+    return members
 
 
 async def open_ended(transaction: Transaction, of: RoundRow) -> list[RoundRow]:

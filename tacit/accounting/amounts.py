@@ -63,6 +63,7 @@ def _up_to_grain(value: Fraction) -> Fraction:
 
 
 UNVERIFIED: Final = Cost(None, None)
+NO_COST: Final = Cost(Fraction(0), Fraction(0))
 SMALLEST_DELTA: Final = Decimal("1e-30")
 """A delta above 0 is never stated to be smaller than this."""
 _FOUR: Final = Context(prec=4, rounding=ROUND_CEILING)

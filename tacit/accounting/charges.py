@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.amounts import UNVERIFIED, Cost, debited_delta, format_delta
+from tacit.accounting.amounts import NO_COST, UNVERIFIED, Cost, debited_delta, format_delta
 from tacit.accounting.expected_error import Layers, all_draws
 from tacit.accounting.guarantees import (
     HonestNoise,
@@ -61,6 +61,9 @@ def unit_cost(
     operators: Sequence[str] | None = None,
 ) -> Cost:
     """One round's (epsilon, delta) in this unit; (None, None) where nothing is verified.
+
+    A sum without noise has no epsilon. Ledgers list it apart, and it costs nothing here: the sums
+    that they keep are the guarantee against who does not have such answers.
 
     It holds for every manifest of at least `min_participants` curators. In the query's own unit it
     is the figure of `verified_line`. `operators`: who runs each aggregator (None: all different).
@@ -111,6 +114,8 @@ def _unit_costs(
 def _unit_cost(
     query: Query, scenario: Scenario, unit: PrivacyUnit, operators: tuple[str, ...] | None
 ) -> Cost:
+    if query.mechanism is Mechanism.EXACT:
+        return NO_COST
     if query.stance is Stance.PAPER:
         return UNVERIFIED
     honest = honest_draws(query, scenario, None, operators)
@@ -320,6 +325,8 @@ def debit(query: Query, operators: Sequence[str] | None = None) -> Debit:
 
     Pass the operators of the round's aggregators, where they are known.
     """
+    if query.mechanism is Mechanism.EXACT:
+        return Debit(NO_COST, NO_COST)
     return Debit(
         _cost(verified_line(query, Scenario.ASSUMED, None, operators)),
         _cost(verified_line(query, Scenario.EVERYONE, None, operators)),

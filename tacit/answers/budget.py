@@ -133,9 +133,11 @@ class ReleasedAmount(Answer):
 
 
 class Released(Answer):
-    """The composed guarantee of all rounds, by unit."""
+    """The composed guarantee of all rounds, by unit. `exact_answers`: how many of them are sums
+    without noise; the guarantee holds against who does not have these."""
 
     rounds: int
+    exact_answers: int
     record: list[ReleasedAmount]
     curator: list[ReleasedAmount]
     sentence: str
@@ -170,9 +172,11 @@ class Disclosed(Answer):
 
 
 class Spent(Answer):
-    """What a curator spent in its rounds, by unit."""
+    """What a curator spent in its rounds, by unit. `exact_answers`: how many of them are sums
+    without noise; the amounts hold against who does not have these."""
 
     rounds: int
+    exact_answers: int
     record: list[ScenarioAmount]
     curator: list[ScenarioAmount]
 

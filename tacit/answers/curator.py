@@ -277,11 +277,13 @@ class Units(Answer):
 
 
 class OwnBudget(Answer):
-    """A curator's ledger. `public_columns`: those that may be sent without noise."""
+    """A curator's ledger. `public_columns`: those that may be sent without noise. `exact_answers`:
+    sums without noise that it is part of; the figures hold against who does not have these."""
 
     curator: str
     party: str
     public_columns: list[str]
+    exact_answers: int
     units: Units
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tacit.answers.base import Answer, Figure, Octets, Time
+from tacit.query.fields import DisclosureRule
 
 
 class CoordinatorIdentity(Answer):
@@ -27,7 +28,7 @@ class PolicyOfAggregator(Answer):
     max_roster: int
     max_dimension: int
     max_round_s: int
-    allow_exact: bool
+    exact_rule: DisclosureRule | None
     allow_paper: bool
 
 

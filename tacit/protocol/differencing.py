@@ -114,9 +114,11 @@ def scopes(query: Query, floor: int = 1) -> dict[str, int]:
 
 
 def minimum_of(query: Query) -> int:
-    """How many curators a difference has to concern: declared, else `min_participants`."""
+    """How many curators a difference has to concern: declared, else `min_participants`; without
+    noise as many as the rule says at least."""
     declared = query.family_minimum
-    return query.min_participants if declared is None else declared
+    minimum = query.min_participants if declared is None else declared
+    return minimum if query.rule is None else max(minimum, query.rule.min_participants)
 
 
 def _is_step(query: Query) -> bool:

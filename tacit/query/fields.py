@@ -58,6 +58,31 @@ class Block(WireModel):
         return require(value is None or value > 0, value, "must be above 0")
 
 
+class DisclosureRule(WireModel):
+    """What protects the members of a sum without noise: at least `min_participants` of them, and
+    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares)."""
+
+    min_participants: Annotated[int, Field(ge=2, le=MAX_CURATORS)]
+    max_share: Exact | None = None
+    top: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 1
+
+    @field_validator("max_share")
+    @classmethod
+    def _below_one(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or 0 < value < 1, value, "must lie between 0 and 1")
+
+    def weaker_than(self, least: DisclosureRule) -> str | None:
+        """Why this rule does not imply another; None if it does."""
+        if self.min_participants < least.min_participants:
+            return f"at least {least.min_participants} participants are demanded"
+        if least.max_share is not None and (
+            self.max_share is None or self.max_share > least.max_share or self.top < least.top
+        ):
+            share = format_exact(least.max_share)
+            return f"the {least.top} largest may hold at most {share} of the sum"
+        return None
+
+
 class Window(WireModel):
     """Half-open [start, end), in UTC."""
 
@@ -137,6 +162,7 @@ class QueryFields(KeptModel):
     schedule: Schedule | None = None
     family: Identifier | None = None
     family_minimum: Annotated[int, Field(ge=1, le=MAX_CURATORS)] | None = None
+    rule: DisclosureRule | None = None
     group: Identifier | None = None
     job: Identifier | None = None
     every_record: Literal[True] | None = None
@@ -468,6 +494,32 @@ class QueryFields(KeptModel):
         colluders = collusion.curators if collusion is not None else 0
         # They subtract themselves from a difference.
         return require(value > colluders, value, "must exceed the curators assumed to collude")
+
+    @field_validator("rule")
+    @classmethod
+    def _rule_of_exact_sums(
+        cls, value: DisclosureRule | None, info: ValidationInfo
+    ) -> DisclosureRule | None:
+        data = info.data
+        if not {"mechanism", "function", "bounds", "min_participants"} <= data.keys():
+            return value  # those errors are reported already
+        exact = data["mechanism"] is Mechanism.EXACT
+        require(exact or value is None, value, "noise protects here: only mechanism exact has one")
+        if value is None:
+            wanted = 'mechanism exact needs one, such as {"min_participants": 15}'
+            return require(not exact, value, wanted)
+        fewest = data["min_participants"]
+        require(
+            fewest >= value.min_participants,
+            value,
+            f"the query releases a sum of {fewest} already: raise its min_participants",
+        )
+        if value.max_share is None:
+            return require(value.top == 1, value, "top has a meaning with a max_share alone")
+        summed = data["function"] in (Function.SUM, Function.VECTOR_SUM)
+        require(summed, value, "only a sum or a vector_sum has shares: leave out max_share")
+        require(_proved(info), value, 'max_share needs validity "proved": it bounds the largest')
+        return require(data["bounds"][0] >= 0, value, "max_share needs bounds from 0 up")
 
     @field_validator("job")
     @classmethod

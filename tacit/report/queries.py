@@ -243,6 +243,7 @@ def _charge(query: Query, operators: Sequence[str] | None) -> Charge:
         delta=delta,
         epsilon_all_corrupt=epsilon_all,
         delta_all_corrupt=delta_all,
+        outside_budget=query.mechanism is Mechanism.EXACT,
     )
 
 

@@ -19,12 +19,14 @@ from tacit.accounting.scenarios import Scenario, openers
 from tacit.noise import SelfTest
 from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.protocol.round.descriptor import AggregatorEntry
-from tacit.query.functions import reads_vectors
+from tacit.query.disclosure import least_totals
+from tacit.query.functions import part_unit, parts, reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
 from tacit.report.figures import amount, delta_amount, epsilon_amount, short
+from tacit.report.model import PrivacyReport
 from tacit.wire import format_instant
 
 
@@ -193,7 +195,7 @@ def assumptions(
 ) -> tuple[str, ...]:
     """What the verified lines rest on; see `query_report` for the arguments."""
     t_u, t_s = query.collusion.curators, query.collusion.aggregators
-    held = []
+    held = [*rule_kept(query)]
     if query.sharing is Sharing.NONE:
         held.append(
             "The single aggregator sees every noisy contribution; what protects a curator is its "
@@ -294,13 +296,62 @@ def year_of_schedule(query: Query, lines: tuple[VerifiedLine, ...]) -> Iterator[
     )
 
 
+def rule_kept(query: Query) -> Iterator[str]:
+    """What the rule of a sum without noise says, and who checks it."""
+    if (rule := query.rule) is None:
+        return
+    yield (
+        f"Disclosure rule: the sum is of {rule.min_participants} curators or more, which every "
+        "aggregator checks."
+    )
+    if rule.max_share is None:
+        return
+    [part, *_] = parts(query)
+    least = f"{amount(max(least_totals(query)) * part.value)} {part_unit(query, part)}"
+    who = "largest curator holds" if rule.top == 1 else f"{rule.top} largest curators hold"
+    yield (
+        f"Disclosure rule: the {who} at most {short(amount(rule.max_share))} of the sum. It is "
+        f"released only from {least} on, of which no accepted contribution is a larger share; a "
+        "host is trusted not to give one of its curators the range of several."
+    )
+
+
+def without_noise(query: Query) -> Iterator[str]:
+    """What is not protected in a sum without noise."""
+    if (rule := query.rule) is None:
+        return
+    yield "No differential privacy: nobody adds noise. What is assumed names a rule instead."
+    if rule.max_share is None:
+        yield "Nobody checks how large a part of the sum a single curator holds."
+    else:
+        yield (
+            "The coordinator adds up the parts, so it sees too small a sum as well and releases "
+            "nothing by convention; whoever checks a transcript refuses one."
+        )
+    yield (
+        f"Who knows the values of all members but one learns that one: {rule.min_participants - 1} "
+        "colluding curators may be enough. So may what is known from elsewhere, sums over other "
+        "registers, and sums with noise over the same readings."
+    )
+
+
+def beside_exact_sums(report: PrivacyReport, sums: int) -> PrivacyReport:
+    """The report of a round over readings of which sums without noise were released, too."""
+    if not sums:
+        return report
+    one = "A sum without noise was" if sums == 1 else f"{sums} sums without noise were"
+    caveat = (
+        f"{one} released of readings of this time. What holds here, holds against who has none."
+    )
+    return report.model_copy(update={"caveats": (caveat, *report.caveats)})
+
+
 def caveats(
     query: Query, lines: tuple[VerifiedLine, ...], sampler_delta: str | None
 ) -> tuple[str, ...]:
     """What a reader of the verified lines has to know."""
-    held = []
-    if query.mechanism is Mechanism.EXACT:
-        held.append("NO PRIVACY: mechanism exact adds no noise.")
+    held: list[str] = []
+    held.extend(without_noise(query))
     if is_paper(query):
         held.append(
             "Stance paper: noise follows each curator's own data, as in the source. Nothing is "

@@ -17,6 +17,7 @@ from aggregator.settings import AggregatorSettings
 from common.runtime.clock import ManualClock
 from tests.aggregator.double import OPERATOR_TOKEN, Federation
 from tests.built_once import migrated
+from tests.rules import RULE
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 Alliance = Callable[..., AbstractAsyncContextManager[Federation]]
@@ -32,7 +33,7 @@ def settings(
         "aggregator_id": f"aggregator-{index}",
         "operator": f"operator-{index}",
         "operator_token": SecretStr(OPERATOR_TOKEN),
-        "insecure_allow_exact": True,
+        "exact_rule": RULE,
     }
     return AggregatorSettings(**{**values, **changes})
 

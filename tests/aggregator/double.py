@@ -65,6 +65,7 @@ from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary, parse_binary
+from tests.rules import ruled
 
 DEPLOYMENT = "test"
 SALT = bytes(range(32))
@@ -91,7 +92,7 @@ def query(**changes: Any) -> Query:
     merged = {**base, **changes}
     if merged["aggregators"] == 1 and "mechanism" not in changes:
         merged.update(mechanism="local", sharing="none", epsilon_i="1")
-    return Query.model_validate_json(_json(merged))
+    return Query.model_validate_json(_json(ruled(merged)))
 
 
 def vector(d: int, **changes: Any) -> Query:

@@ -37,7 +37,7 @@ class Process:
             "TACIT_AGGREGATOR_ID": f"aggregator-{number}",
             "TACIT_OPERATOR": f"operator-{number}",
             "TACIT_OPERATOR_TOKEN": OPERATOR_TOKEN,
-            "TACIT_INSECURE_ALLOW_EXACT": "true",
+            "TACIT_EXACT_RULE": '{"min_participants": 2}',
             "TACIT_PORT": "0",
             "TACIT_LOG_LEVEL": log_level,
             "TACIT_SWEEP_S": str(sweep_s),

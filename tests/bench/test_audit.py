@@ -32,6 +32,7 @@ from tacit.accounting.scenarios import Scenario
 from tacit.query.functions import parts
 from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SeededRandom
+from tests.rules import ruled
 
 FEWER = 100_000
 SOUND = sound_cases()
@@ -94,7 +95,7 @@ def test_the_family_is_fixed_by_the_inputs_and_counts_what_it_names() -> None:
     with pytest.raises(ValueError, match="nothing"):
         events(case.query, one, one)
     with pytest.raises(ValueError, match="noise"):
-        events(asked(mechanism="exact"), one, other)
+        events(asked(**ruled({"mechanism": "exact"})), one, other)
 
 
 def test_outcomes_hold_the_honest_draws_and_no_more() -> None:

@@ -36,6 +36,7 @@ QUERY: dict[str, Any] = {
     "max_readings": 1,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 2,
     "n_max": 1000,

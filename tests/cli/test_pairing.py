@@ -146,8 +146,9 @@ def test_settings_are_checked_before_a_start(strangers: Deployment, tmp_path: Pa
         "TACIT_TLS_CERTIFICATE": str(tmp_path / "tls/service.pem"),
         "TACIT_TLS_KEY": str(tmp_path / "tls/service.key"),
     }
-    code, found = findings("coordinator", **tls)
+    code, found = findings("coordinator", TACIT_INSECURE_ALLOW_SEED="true", **tls)
     assert (code, found["tls"], found["database"]) == (0, "warning", "ok")
+    assert found["insecure_allow_seed"] == "warning"
     code, found = findings("coordinator", **tls | {"TACIT_TLS_KEY": tls["TACIT_TLS_CERTIFICATE"]})
     assert (code, found["tls"]) == (2, "error")
 
@@ -157,7 +158,6 @@ def test_settings_are_checked_before_a_start(strangers: Deployment, tmp_path: Pa
         TACIT_DATA_DIR=str(home),
         TACIT_DATABASE_URL=refused,
         TACIT_HOST="0.0.0.0",
-        TACIT_INSECURE_ALLOW_EXACT="true",
     )
     assert (code, found["database"]) == (2, "error")
-    assert found["public_url"] == found["insecure_allow_exact"] == "warning"
+    assert found["public_url"] == "warning"

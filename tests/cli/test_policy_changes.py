@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cli.policy import BadChange, Change, _merged, changed, differences, flat, policy_of
 from curator.policy import AtDelta, Limit, Limits, Policy
+from tacit.query.fields import DisclosureRule
 from tacit.query.terms import Mechanism, Stance
 
 AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)
@@ -24,6 +25,12 @@ AT_DELTA = st.builds(
 )
 LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS, zcdp=st.none() | AT_DELTA)
 LIMITS = st.builds(Limits, period=LIMIT, lifetime=LIMIT, all_aggregators=LIMIT)
+RULE = st.builds(
+    DisclosureRule,
+    min_participants=st.integers(2, 10**6),
+    max_share=st.none() | st.fractions(Fraction(1, 1000), Fraction(1, 2), max_denominator=10**6),
+    top=st.integers(1, 10),
+)
 POLICIES = st.builds(
     Policy,
     period_s=st.integers(60, 366 * 86_400),
@@ -36,6 +43,7 @@ POLICIES = st.builds(
     accept_any=st.booleans(),
     queries=st.lists(st.binary(min_size=32, max_size=32), max_size=3).map(tuple),
     allow_repeats=st.booleans(),
+    exact=st.none() | RULE,
     algorithms=st.lists(st.sampled_from(["kmeans", "crowd-tasking"]), unique=True).map(tuple),
 )
 TIGHT = Policy(

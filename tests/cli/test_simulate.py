@@ -171,7 +171,7 @@ def test_a_table_json_and_a_picture_of_liars(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_against_a_running_deployment(tmp_path: Path) -> None:
     deployment = Deployment.plan(tmp_path, 2)
-    running = Running(deployment, service_settings(allow_exact=True))
+    running = Running(deployment, service_settings(exact_from=2))
     needed = (deployment.coordinator, *deployment.aggregators)
     try:
         for service in needed:

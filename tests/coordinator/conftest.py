@@ -19,6 +19,7 @@ from tests.aggregator.double import Federation
 from tests.built_once import migrated
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
 from tests.coordinator.jobs.office import Office, office
+from tests.rules import RULE
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
 
@@ -65,7 +66,7 @@ def houses(folder: Path) -> Houses:
                 "data_dir": folder / "coordinator",
                 "database_url": None if url is None else SecretStr(url),
                 "operator_token": SecretStr(OPERATOR_TOKEN),
-                "insecure_allow_exact": True,
+                "exact_rule": RULE,
                 "poll_s": 0.01,
                 "patience_s": 60.0,  # a busy machine announces no round in two seconds
                 "lease_s": 1.2,

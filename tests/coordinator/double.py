@@ -25,6 +25,7 @@ from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.built_once import migrated
 from tests.in_process import in_process
+from tests.rules import ruled
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
 WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}
@@ -45,7 +46,7 @@ def query(**changes: Any) -> dict[str, Any]:
         "n_max": 100000,
         "deadline_s": 300,
     }
-    return {**base, **changes}
+    return ruled({**base, **changes})
 
 
 STEPS = "/v1/rounds/steps"

@@ -25,6 +25,7 @@ from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tests.built_once import migrated
 from tests.curator.double import COORDINATOR, FakeWorld
+from tests.rules import RULE, ruled
 
 OPERATOR = "operator-token-of-the-curator-tests-0123456789"
 START = datetime(2025, 12, 31, 12, tzinfo=UTC)
@@ -50,13 +51,13 @@ NOISY: dict[str, Any] = {
     "layer": "aggregator",
     "collusion": {"curators": 0, "aggregators": 2},
 }
-OPEN: dict[str, Any] = {"allow_unverified": True}
+OPEN: dict[str, Any] = {"allow_unverified": True, "exact": RULE}
 
 
 def query(base: dict[str, Any] = PLAIN, **changes: Any) -> Query:
     import json
 
-    return Query.model_validate_json(json.dumps({**base, **changes}))
+    return Query.model_validate_json(json.dumps(ruled({**base, **changes})))
 
 
 class Site:

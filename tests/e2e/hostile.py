@@ -44,6 +44,7 @@ from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, manifest_request, query
 from tests.built_once import migrated
 from tests.in_process import in_process
+from tests.rules import RULE
 
 COORDINATOR = "http://coordinator.test"
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
@@ -281,7 +282,7 @@ async def home(
         ) as client,
     ):
         it = Home(party, app, client)
-        await it.ask("PUT", "/v1/policy", {"allow_unverified": True})
+        await it.ask("PUT", "/v1/policy", {"allow_unverified": True, "exact": RULE})
         await it.ask("POST", "/v1/enrolments", {"token": token})
         yield it
 

@@ -28,6 +28,7 @@ from tacit.query.proofs import ContributionProof
 from tacit.randomness import NoiseSource
 from tacit.validity.field import Elements, Field, Rows
 from tests.e2e.world import World
+from tests.rules import RULE
 
 Plaintexts = tuple[Rows, ...]
 OPERATOR = "operator-token-of-a-service-of-liars-0123456789"
@@ -161,7 +162,7 @@ async def liars(directory: Path, world: World) -> AsyncIterator[Liars]:
                 transport=transport, base_url="http://liars.test", headers=headers
             ) as client,
         ):
-            policy = {"allow_unverified": True, "min_participants": 1, "allow_repeats": True}
+            policy = {"min_participants": 1, "allow_repeats": True, "exact": RULE}
             assert (await client.put("/v1/policy", json=policy)).status_code == 200
             for name in (*LONE, HOST):
                 hosted = list(HOSTED) if name == HOST else None

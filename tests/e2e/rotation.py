@@ -23,10 +23,12 @@ from tacit.protocol.identities import (
     commitment,
     succeed,
 )
+from tacit.query.fields import DisclosureRule
 from tacit.wire import encode_binary
 from tests.aggregator.double import Peer, Round
 from tests.coordinator.double import WINDOW, problem, query
 from tests.e2e.federation import Site
+from tests.rules import RULE
 
 KEYS = [HybridIdentity(bytes([40 + number]) * 64) for number in range(6)]
 CHAIN = "/.well-known/tacit-aggregator/identity"
@@ -34,9 +36,11 @@ CHAIN = "/.well-known/tacit-aggregator/identity"
 
 async def settled(it: Site) -> None:
     """Every aggregator pins the others; two curators have a reading."""
-    it.house.settings = it.house.settings.model_copy(update={"insecure_allow_exact": True})
+    it.house.settings = it.house.settings.model_copy(
+        update={"exact_rule": DisclosureRule(min_participants=2)}
+    )
     await it.house.restart()
-    await it.agree(allow_unverified=True, min_participants=1, allow_repeats=True)
+    await it.agree(min_participants=1, allow_repeats=True, exact=RULE)
     for name in ("north", "south"):
         await it.enrol(name)
     items = [

@@ -28,8 +28,9 @@ BASE: dict[str, Any] = {
     "max_readings": MOST,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "aggregators": 3,
-    "min_participants": 1,
+    "min_participants": 2,
     "n_max": 1000,
     "deadline_s": 20,
 }
@@ -177,8 +178,10 @@ async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Vil
         yield Village(it)
 
 
-async def test_one_curator(village: Village) -> None:
-    await village.grow("alone", None)
+async def test_two_curators(village: Village) -> None:
+    """The fewest of which there may be a sum without noise."""
+    for name in ("one", "other"):
+        await village.grow(name, None)
     await village.check("sum", "additive")
 
 
@@ -187,7 +190,7 @@ async def test_one_curator(village: Village) -> None:
 async def test_every_function_under_both_sharings(
     village: Village, function: str, sharing: str
 ) -> None:
-    if len(village.houses) < 37:
+    if len(village.houses) < 38:
         await village.grow("gateway", [f"home-{index}" for index in range(36)])
     await village.check(function, sharing)
 

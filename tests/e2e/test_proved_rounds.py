@@ -21,6 +21,7 @@ from tacit.wire import parse_binary
 from tests.e2e.liars import Liars, liars
 from tests.e2e.test_functions import BASE, FUNCTIONS, Village, expected
 from tests.e2e.world import World, world
+from tests.rules import RULE
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,7 +29,8 @@ pytestmark = [
 ]
 
 PROVED: dict[str, Any] = {
-    **BASE,
+    **{name: value for name, value in BASE.items() if name != "rule"},
+    "min_participants": 1,
     "validity": "proved",
     "sharing": "additive",
     "aggregators": 5,
@@ -36,7 +38,7 @@ PROVED: dict[str, Any] = {
 }
 NOBODY = {"curators": 0, "aggregators": 0}
 LAYERS: dict[str, dict[str, Any]] = {
-    "exact": {},
+    "exact": {"rule": RULE, "min_participants": 2},
     "aggregator": {"mechanism": "distributed", "layer": "aggregator", "collusion": NOBODY},
     "curator": {"mechanism": "distributed", "layer": "curator", "collusion": NOBODY},
     "both": {"mechanism": "distributed", "layer": "both", "collusion": NOBODY},
@@ -60,8 +62,7 @@ class Place:
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     home, den = tmp_path_factory.mktemp("proved"), tmp_path_factory.mktemp("liars")
     async with world(home, 5) as it, liars(den, it) as those:
-        agreeing = {"allow_unverified": True, "min_participants": 1, "allow_repeats": True}
-        await it.call(it._curator, "PUT", "/v1/policy", agreeing)
+        await it.allow_everything(record={}, curator={})
         village = Village(it)
         for name in ("north", "south", "west"):
             await village.grow(name, None)

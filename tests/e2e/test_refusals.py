@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.plain import plain
 from tests.e2e.test_budget import QUERY
+from tests.rules import RULE
 
 
 @pytest.mark.slow
@@ -19,8 +20,10 @@ async def test_a_round_that_every_host_refuses_ends_long_before_its_deadline(
 ) -> None:
     async with plain(tmp_path, 3) as it:
         await it.enrol("gateway", [f"house-{number}" for number in range(5)])
-        # The default policy takes part in no round without a verified figure.
-        opened = await it.open({**QUERY, "mechanism": "exact", "epsilon": None, "deadline_s": 3600})
+        # The default policy takes part in no sum without noise.
+        opened = await it.open(
+            {**QUERY, "mechanism": "exact", "epsilon": None, "rule": RULE, "deadline_s": 3600}
+        )
         finished = await it.finish(opened)  # waits for a minute at most
         assert finished["state"] == "aborted"
         assert "0 of those invited did not refuse" in finished["reason"]

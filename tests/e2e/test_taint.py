@@ -30,6 +30,7 @@ from tests.e2e.listening import Collector, Heard, Listener
 from tests.e2e.plain import plain
 from tests.e2e.taint import COLUMNS, Taint
 from tests.e2e.world import HOUR, World
+from tests.rules import ruled
 
 pytestmark = [
     pytest.mark.slow,
@@ -142,7 +143,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
                 await agree(it)
                 await it.give(READINGS)
                 for name, more in MECHANISMS.items():
-                    round_id = await it.open({**ROUND, **more, "name": name})
+                    round_id = await it.open(ruled({**ROUND, **more, "name": name}))
                     ended = await it.finish(round_id)
                     states[name] = ended["state"] + (ended.get("reason") or "")
                 states["job"] = await federated(it)

@@ -35,6 +35,7 @@ QUERY: dict[str, Any] = {
     "resolution": "0.001",
     "privacy_unit": "curator",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 2,
     "min_participants": 2,

@@ -23,16 +23,17 @@ from cli.services.deployment import (
 from tacit.protocol.enrolment import PartyKind
 from tacit.wire import format_instant
 from tests.e2e.proxy import Proxy
+from tests.rules import RULE
 
 FAST = {
     "coordinator": {
-        "TACIT_INSECURE_ALLOW_EXACT": "true",
+        "TACIT_EXACT_RULE": '{"min_participants": 2}',
         "TACIT_POLL_S": "0.1",
         "TACIT_PATIENCE_S": "20",
         "TACIT_LEASE_S": "1.1",
     },
     "aggregator": {
-        "TACIT_INSECURE_ALLOW_EXACT": "true",
+        "TACIT_EXACT_RULE": '{"min_participants": 2}',
         "TACIT_POLICY_MIN_PARTICIPANTS": "1",
     },
     "curator": {
@@ -100,9 +101,11 @@ class World:
         await self.call(self._curator, "POST", "/v1/enrolments", body)
 
     async def allow_everything(self, **but: Any) -> None:
-        """A policy under which every round is contributed to, noise or not; `but` in these."""
+        """A policy under which every round is contributed to, noise or not, and again; `but` in
+        these."""
         policy = await self.call(self._curator, "GET", "/v1/policy")
-        policy |= {"allow_unverified": True, "min_participants": 1, **but}
+        policy |= {"allow_unverified": True, "min_participants": 1, "exact": RULE}
+        policy |= {"allow_repeats": True, **but}
         await self.call(self._curator, "PUT", "/v1/policy", policy)
 
     async def give(self, values_kwh: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ ASKED: dict[str, Any] = {
     "max_readings": 1,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "sharing": "additive",
     "aggregators": 3,
     "min_participants": 2,

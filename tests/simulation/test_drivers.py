@@ -32,6 +32,7 @@ from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples
+from tests.rules import ruled
 
 BASE: dict[str, Any] = {
     "name": "simulated",
@@ -52,7 +53,7 @@ FALSE_ALARM = 1e-6
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps({**BASE, **changes}))
+    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
 
 
 def people(curators: int, most: int = 4, seed: int = 1) -> Population:
@@ -266,7 +267,7 @@ def test_what_cannot_be_simulated_is_refused() -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A coordinator and three aggregators."""
     deployment = Deployment.plan(tmp_path_factory.mktemp("services"), 3)
-    it = Running(deployment, service_settings(allow_exact=True))
+    it = Running(deployment, service_settings(exact_from=2))
     needed = (deployment.coordinator, *deployment.aggregators)
     try:
         for service in needed:

@@ -15,6 +15,7 @@ from simulation.liars import KINDS, Lie, LiedRound, compare
 from simulation.populations import Population
 from tacit.query.query import Query
 from tacit.validity.prio3 import Decision, Prio3, Verification
+from tests.rules import ruled
 
 BASE: dict[str, Any] = {
     "name": "simulated",
@@ -47,7 +48,7 @@ READING = Fraction(3, 2)
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps({**BASE, **changes}))
+    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
 
 
 def people(curators: int) -> Population:

@@ -7,6 +7,7 @@ import numpy as np
 
 from tacit.query.functions import Readings
 from tacit.query.query import Query
+from tests.rules import ruled
 
 PLAIN: dict[str, Any] = {
     "name": "feeder-7",
@@ -50,7 +51,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def fields(**changes: Any) -> dict[str, Any]:
     """The fields of a valid query with some changed; a change to None leaves the field out."""
-    return {key: value for key, value in {**PLAIN, **changes}.items() if value is not None}
+    given = {key: value for key, value in {**PLAIN, **changes}.items() if value is not None}
+    return ruled(given)
 
 
 def query(**changes: Any) -> Query:

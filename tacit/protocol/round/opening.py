@@ -28,6 +28,7 @@ from tacit.protocol.round.agreement import (
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import COMMITMENT_LABEL, Commitment, Reveal, Transcript
 from tacit.protocol.trust import Trust
+from tacit.query.disclosure import check_shares
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.query import Query
@@ -111,7 +112,8 @@ def open_sum(
     commitments: Sequence[Signed[Commitment]],
     reveals: Sequence[Reveal],
 ) -> NDArray[np.int64]:
-    """The opened total, (d,) signed ring units, after checking every reveal."""
+    """The opened total, (d,) signed ring units, after checking every reveal. Raises RuleNotMet
+    where the query's rule on shares forbids to release it."""
     bound = check_commitments(descriptor, manifest_hash, quorum, commitments)
     query, digest = descriptor.query, descriptor.digest()
     word_bytes = _word_bytes(query)
@@ -131,7 +133,9 @@ def open_sum(
     try:
         if is_proved(query):
             offset = next(iter(bound.values())).offset or ()
-            return proved_total(query, list(partials.values()), [int(item) for item in offset])
+            total = proved_total(query, list(partials.values()), [int(item) for item in offset])
+            check_shares(query, total)
+            return total
         return scheme(query).combine(
             {
                 index: np.frombuffer(partial, "<u8").astype(np.uint64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tacit.protocol.round.agreement import DescriptorRefused
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.pieces import Contribution
 from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL
+from tacit.query.fields import DisclosureRule
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, query, vector
 from tests.aggregator.pieces.test_pieces import problem
@@ -78,17 +80,42 @@ async def test_exact_rounds_and_the_paper_stance_need_their_switches(alliance: A
         aggregator = aggregator_of(pair)
         await pair.lone(1)
         cases = [
-            (EXACT, "insecure_allow_exact", "exact rounds add no noise"),
+            (EXACT, "exact_rule", "this aggregator opens no sum without noise"),
             ({**EXACT, **PAPER}, "allow_paper", "the paper stance is not allowed"),
             (NOISY, None, None),
         ]
-        switches = ("insecure_allow_exact", "allow_paper")
+        switches = ("exact_rule", "allow_paper")
         for asked, needed, words in cases:
             descriptor = (await pair.descriptor(query(**asked))).statement
             for on in (set(), {switches[0]}, {switches[1]}, set(switches)):
-                settings = {name: name in on for name in switches}
+                settings: dict[str, Any] = {"allow_paper": "allow_paper" in on}
+                settings["exact_rule"] = (
+                    DisclosureRule(min_participants=2) if "exact_rule" in on else None
+                )
                 wanted = None if needed is None or needed in on else words
                 assert ground(aggregator, descriptor, **settings) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        ({"min_participants": 15}, False),
+        ({"min_participants": 14, "max_share": "0.15"}, False),
+        ({"min_participants": 15, "max_share": "0.16"}, False),
+        ({"min_participants": 15, "max_share": "0.15"}, True),
+        ({"min_participants": 100, "max_share": "0.1", "top": 3}, True),
+    ],
+)
+async def test_a_weaker_rule_is_refused(
+    alliance: Alliance, rule: dict[str, Any], fits: bool
+) -> None:
+    least = DisclosureRule(min_participants=15, max_share=Fraction("0.15"))
+    asked = {**EXACT, "validity": "proved", "min_participants": 100, "rule": rule}
+    async with alliance(2) as pair:
+        await pair.lone(1)
+        descriptor = (await pair.descriptor(query(**asked))).statement
+        words = None if fits else "the rule is weaker than this aggregator's"
+        assert ground(aggregator_of(pair), descriptor, exact_rule=least) == words
 
 
 async def test_what_promises_nothing_is_refused(alliance: Alliance) -> None:

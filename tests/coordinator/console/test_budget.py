@@ -16,7 +16,7 @@ from tacit.wire import format_exact, format_instant
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
 from tests.coordinator.console.test_rounds import EVIL, NOISY, released, signed_in
-from tests.coordinator.double import House, query
+from tests.coordinator.double import House, integers, query
 
 YEAR: dict[str, Any] = {"epsilon": "20", "delta": "0.01", "period_s": 365 * 86_400}
 SOON = ManualClock().now() + timedelta(days=2)
@@ -233,15 +233,52 @@ def test_every_kind_of_event_has_its_words() -> None:
     assert set(KINDS) == set(kinds)
 
 
-async def test_nothing_finite_holds_after_an_exact_round(house: Houses) -> None:
+PAPER = {
+    "mechanism": "two-layer",
+    "stance": "paper",
+    "epsilon": None,
+    "epsilon_u": "1",
+    "epsilon_s": "1",
+    "pr_u": "0.5",
+    "pr_s": "0.5",
+}
+
+
+async def test_nothing_finite_holds_after_a_round_of_the_paper_stance(house: Houses) -> None:
     async with house(3, console=True, clock=ManualClock()) as it:
-        await released(it, mechanism="exact", epsilon=None, collusion={})
+        await released(it, **PAPER)
         await limited(it, {"epsilon": "20"})
         browser = await signed_in(it)
         page = await browser.get("/console/budget")
         assert page.status_code == 200
         assert "No bound since" in browser.words()
         assert "burn-down" not in page.text
+
+
+async def test_sums_without_noise_are_told_apart(house: Houses) -> None:
+    async with house(3, console=True, clock=ManualClock()) as it:
+        host = await it.host("gateway", 20)
+
+        async def release(**changes: Any) -> dict[str, Any]:
+            opened = await it.open(query(**changes))
+            await opened.contribute(host, integers(20))
+            assert (await it.finish(opened))["state"] == "released"
+            shown: dict[str, Any] = (await it.ask("GET", "/v1/budget")).json()["released"]
+            return shown
+
+        noisy = await release(**NOISY)
+        assert (noisy["rounds"], noisy["exact_answers"]) == (1, 0)
+        browser = await signed_in(it)
+        for path in ("/console/budget", "/console/budget/curators/gateway.0"):
+            await browser.get(path)
+            assert "without noise" not in browser.words()
+        both = await release()
+        assert (both["rounds"], both["exact_answers"]) == (2, 1)
+        assert (both["curator"], both["record"]) == (noisy["curator"], noisy["record"])
+        for path in ("/console/budget", "/console/budget/curators/gateway.0"):
+            await browser.get(path)
+            said = "1 sum without noise is released under a rule and in no figure here"
+            assert said in browser.words()
 
 
 async def test_a_limit_in_rho_is_set_shown_and_drawn_in_rho(house: Houses) -> None:

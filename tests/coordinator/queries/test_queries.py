@@ -94,7 +94,7 @@ async def test_what_is_no_query_is_told(house: Houses) -> None:
 
 
 async def test_exact_is_refused_by_default(house: Houses) -> None:
-    async with house(0, insecure_allow_exact=False) as it:
+    async with house(0, exact_rule=None) as it:
         answer = await it.ask("POST", "/v1/queries", query())
         assert problem(answer) == (403, "exact_refused")
         assert pointers(answer) == ["/mechanism"]

@@ -220,9 +220,10 @@ async def test_a_key_that_was_shown_serves_for_a_minute(house: Houses) -> None:
 
 async def test_a_refused_descriptor_has_the_key_asked_for_again(house: Houses) -> None:
     async with house() as it:
+        few = {"mechanism": "distributed", "epsilon": "1", "min_participants": 1}
         before = keys_shown(it)
         await it.open(query(name="good"))
-        refused = await it.round_of((await it.ask_for(query(min_participants=1)))["id"])
+        refused = await it.round_of((await it.ask_for(query(**few)))["id"])
         reason = "aggregator-0 refuses the descriptor: policy_refused"
         assert (await it.finish(refused))["reason"] == reason
         await it.open(query(name="good-again"))

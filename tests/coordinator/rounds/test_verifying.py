@@ -7,15 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
+from sqlalchemy import select
 
-from aggregator.context import RoundContext
-from aggregator.errors import StillVerifying
+from aggregator.context import Aggregator, RoundContext
+from aggregator.errors import StillVerifying, TranscriptRefused
 from aggregator.rounds import verifier_shares
+from aggregator.rounds.routes import seal_transcript
 from aggregator.rounds.verification import Verifying
+from common.identity.own_identity import NoIdentityDocument
+from common.store.transactions import Database
+from common.web.dependencies import part_of
 from coordinator.rounds.conductor import Conductor
-from tacit.protocol.round.messages import Transcript
+from coordinator.store import rounds as store
+from coordinator.store.tables import rounds
+from tacit.crypto.signing import Signed
+from tacit.protocol.round.agreement import members_hash
+from tacit.protocol.round.messages import Commitment, Manifest, Reveal, Transcript
 from tacit.protocol.round.opening import check_transcript
 from tacit.protocol.round.state import RoundState
+from tacit.query.disclosure import RuleNotMet
 from tacit.wire import parse_binary
 from tests.aggregator.double import Sender
 from tests.aggregator.proved import ProvedRound
@@ -214,3 +225,79 @@ async def test_an_aggregator_at_work_after_a_restart_is_asked_again(
         shown = await it.finish(current)
         assert (shown["state"], shown["participants"]) == ("released", 3)
     assert said == ["still_verifying"] * 3
+
+
+LARGEST = 20
+"""What a proof admits: two readings of 10 kWh."""
+SHARED: dict[str, Any] = {"rule": {"min_participants": 3, "max_share": "0.5"}}
+
+
+async def total_of(house: House, total: int) -> tuple[ProvedRound, dict[str, Any]]:
+    """A proved sum without noise of four curators, and how it ended."""
+    senders = await lone(house, 4)
+    current = await opened(house, proved(**SHARED, min_participants=3))
+    for sender, value in zip(senders, [total - 30, 10, 10, 10], strict=True):
+        await current.prove(sender, np.array([value]))
+    return current, await house.finish(current)
+
+
+async def test_a_sum_of_which_nobody_can_hold_too_much_is_released(house: Houses) -> None:
+    async with house(3) as it:
+        current, shown = await total_of(it, 2 * LARGEST)
+        assert shown["state"] == "released", shown
+        found = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
+        assert float(found["result"]["sum"]) == 2 * LARGEST
+        text = (await it.ask("GET", f"/v1/rounds/{current.id}/transcript")).text
+        transcript = Transcript.model_validate_json(text)
+        for wire in it.wires:  # accepted, but there is no pair to seal it with
+            with pytest.raises(NoIdentityDocument):
+                await seal_transcript(part_of(wire.app, Aggregator), current.id, transcript)
+        report = (await it.ask("GET", f"/v1/rounds/{current.id}/report")).json()
+        assert "at most 0.5 of the sum. It is released only from 40 kWh on" in str(report)
+
+
+async def test_a_smaller_one_is_shown_nowhere_and_sealed_by_nobody(house: Houses) -> None:
+    """The coordinator has seen it by then. It keeps nothing of it, and asks at once no more."""
+    async with house(3) as it:
+        reveals: dict[str, Any] = {}
+
+        def listen(path: str, found: Any) -> Any:
+            if path.endswith("/reveal"):
+                reveals[found["aggregator"]] = found
+            return found
+
+        for wire in it.wires:
+            wire.lie = listen
+        current, shown = await total_of(it, 2 * LARGEST - 1)
+        assert shown["state"] == "aborted"
+        assert shown["reason"].startswith(RuleNotMet.title)
+        assert [wire.count("/reveal") for wire in it.wires] == [1, 1, 1]
+        assert shown["aborts"] == []  # nobody says that nothing was opened: no credit
+        assert (await it.ask("GET", "/v1/budget")).json()["released"]["exact_answers"] == 1
+        for what in ("result", "report", "transcript"):
+            answer = await it.ask("GET", f"/v1/rounds/{current.id}/{what}")
+            assert answer.status_code == 409, what
+
+        kept = select(rounds.c.result, rounds.c.figures, rounds.c.report, rounds.c.transcript)
+        async with part_of(it.app, Database).reading() as transaction:
+            stored = await transaction.execute(kept.where(rounds.c.id == current.id))
+            assert tuple(stored.one()) == (None, None, None, None)
+            row = await store.find(transaction, current.id)
+        assert row is not None and row.manifest is not None and row.commitments is not None
+        # Who has seen the reveals can put the transcript together: nobody accepts it.
+        manifest = Manifest.model_validate_json(row.manifest)
+        transcript = Transcript(
+            descriptor=current.signed,
+            members_hash=members_hash(manifest.salt, manifest.members, manifest.parts),
+            quorum=manifest.quorum,
+            participants=manifest.count,
+            contributions=manifest.contributions,
+            commitments=TypeAdapter(tuple[Signed[Commitment], ...]).validate_json(row.commitments),
+            reveals=tuple(Reveal.model_validate(reveals[name]) for name in sorted(reveals)),
+        )
+        identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
+        with pytest.raises(RuleNotMet):
+            check_transcript(transcript, parse_binary(identity["identity_key"]))
+        for wire in it.wires:
+            with pytest.raises(TranscriptRefused, match=RuleNotMet.title):
+                await seal_transcript(part_of(wire.app, Aggregator), current.id, transcript)

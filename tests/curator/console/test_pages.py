@@ -50,7 +50,7 @@ async def test_what_the_page_tells_is_what_the_api_tells(site: OpenSite) -> None
         hundred = -(-100 * float(noisy["declared"]["guess"]) // 1)
         assert f"{hundred:.0f} of 100" in words
         assert "no bound" in words
-        assert "1 answer has no proven bound and counts in no sum" in words
+        assert "1 answer is part of a sum without noise" in words
         for unit in ("record", "curator"):
             period = statement["units"][unit]["period"]
             took = f"took epsilon {period['epsilon']}, or rho {period['rho']}."

@@ -47,9 +47,9 @@ async def test_the_default_is_tried_and_then_holds(site: OpenSite) -> None:
             },
             200,
         )
-        assert (found["rounds"], found["answered"]) == (2, 0)
+        assert (found["rounds"], found["answered"]) == (2, 1)
         assert "Of 2 questions since" in browser.words()
-        assert "would have answered 0" in browser.words()
+        assert "would have answered 1" in browser.words()
         assert await s.get("/v1/policy") == before
         answer = await send(browser, path, "save", **{"curator/period/epsilon": "0.5"})
         assert answer.status_code == 303

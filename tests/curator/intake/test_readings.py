@@ -413,7 +413,7 @@ async def test_no_value_in_logs_and_the_same_log_for_every_value(site: OpenSite)
     configure_logging("debug", "json", stream=said)
     seen = []
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         for name, value in (("house-a", "0.777123"), ("house-b", "4.888321")):
             await s.enrol(name)
             said.seek(0)

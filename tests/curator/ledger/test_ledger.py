@@ -17,6 +17,7 @@ from curator import ledger
 from curator.participation.loop import Participation
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, query
 from tests.curator.double import FakeWorld
+from tests.rules import RULE
 
 LIMITED: dict[str, Any] = {"curator": {"period": {"epsilon": "2.5"}}}
 
@@ -114,7 +115,7 @@ async def test_the_policy_names_its_grounds(site: OpenSite, world: FakeWorld) ->
     async with site() as s:
         await s.enrol("house")
         await s.enrol("gw", ["a", "b"])
-        own = {"min_participants": 3, "allow_unverified": True}
+        own = {"min_participants": 3, "exact": RULE}
         await s.request("PUT", "/v1/curators/a/policy", own)
         await s.policy(**strict)
         first = s.open(agreed)
@@ -141,7 +142,7 @@ async def test_unverified_rounds_are_refused_or_marked(site: OpenSite, world: Fa
         await s.take_part()
         assert not world.members(refused)
         assert (await s.history("house"))[0]["refused_because"][0]["detail"] == (
-            "the round has no verified figure"
+            "sums without noise are not agreed to"
         )
         await s.policy(**OPEN, **LIMITED)
         paper = {
@@ -159,7 +160,7 @@ async def test_unverified_rounds_are_refused_or_marked(site: OpenSite, world: Fa
         found = await spent(s, "house")
         assert found["lifetime"]["epsilon"] == "inf"
         assert found["period"]["epsilon"] == "0"
-        assert found["unverified_rounds"] == 2
+        assert found["unverified_rounds"] == 1  # an answer without noise is counted apart
         assert {row["status"] for row in found["debits"]} == {"unverified"}
         await s.policy(**OPEN, curator={"lifetime": {"epsilon": "1000"}})
         descriptor = s.open(query(NOISY))

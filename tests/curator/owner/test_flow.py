@@ -48,7 +48,8 @@ async def test_curators_and_what_is_left_of_them(site: OpenSite, world: FakeWorl
         assert [each["last_reading"] for each in found["curators"]] == [last, None, None]
         s.open(query({**NOISY, "name": "rest", "epsilon": "0.25"}))
         await s.take_part()
-        s.open(query(name="exact"))
+        paper = {"mechanism": "two-layer", "stance": "paper", "pr_u": "0.5", "pr_s": "0.5"}
+        s.open(query(name="paper", **paper, epsilon_u="1", epsilon_s="1"))
         await s.take_part()
         await s.request("PUT", "/v1/curators/g-2/stop", {"stopped": True}, 200)
         policy = await s.get("/v1/policy")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curator.errors import PolicyRefused
 from curator.owner.policies import answered, wider
 from curator.policy import Limit, Limits, Policy, check_policy
-from tacit.query.fields import Collusion
+from tacit.query.fields import Collusion, DisclosureRule, Window
 from tacit.query.terms import Mechanism, Stance, Validity
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
@@ -54,6 +54,7 @@ POLICIES = st.builds(
     required_aggregators=some_of(NAMES),
     min_collusion=st.builds(Collusion, curators=st.integers(0, 1), aggregators=st.integers(0, 2)),
     require_validity=st.none() | st.just(Validity.PROVED),
+    exact=st.none() | st.builds(DisclosureRule, min_participants=st.integers(2, 4)),
 )
 
 
@@ -201,3 +202,19 @@ def test_repeats_and_periods() -> None:
     assert answered((repeats,), [once, later], 3) == {"answered": 2}
     forever = repeats.model_copy(update={"curator": Limits(lifetime=Limit(epsilon=Fraction(1)))})
     assert answered((forever,), [once, later], 3) == {"answered": 1, "budget_exceeded": 1}
+
+
+def test_a_second_sum_without_noise() -> None:
+    """As `consent` has it: of another query too, if the windows meet."""
+    policy = Policy(exact=DisclosureRule(min_participants=2))
+    first, other = (opened(query(name=name), FakeWorld()) for name in ("first", "other"))
+    assert answered((policy,), [first, other], 3) == {"answered": 1, "in_exact_sum": 1}
+    assert answered((policy,), [first, first], 3) == {"answered": 1, "window_contributed": 1}
+    hour = first.window.end - first.window.start
+    window = Window(start=first.window.start + hour, end=first.window.end + hour)
+    assert answered((policy,), [first, other.model_copy(update={"window": window})], 3) == {
+        "answered": 2
+    }
+    repeats = policy.model_copy(update={"allow_repeats": True})
+    assert answered((repeats,), [first, other], 3) == {"answered": 2}
+    assert answered((Policy(),), [first], 3) == {"policy_refused": 1}

@@ -58,7 +58,8 @@ async def test_only_the_group_contributes_and_pays(site: OpenSite, base: dict[st
 
 async def spent(site: Any, curator: str) -> Any:
     budget = await site.get(f"/v1/curators/{curator}/budget")
-    return {name: unit["lifetime"] for name, unit in budget["units"].items()}
+    lifetimes = {name: unit["lifetime"] for name, unit in budget["units"].items()}
+    return lifetimes | {"exact": budget["exact_answers"]}
 
 
 async def test_portions_that_follow_each_other_are_charged_where_the_group_is(

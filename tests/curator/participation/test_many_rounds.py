@@ -26,7 +26,7 @@ async def test_many_rounds_share_requests_and_transactions(
     site: OpenSite, world: FakeWorld, curators: list[str] | None
 ) -> None:
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", curators)
         name = "party" if curators is None else "b"
         await s.reading(name, "2.5")
@@ -55,7 +55,7 @@ async def test_a_bad_round_among_many_holds_up_no_other(site: OpenSite, world: F
     """Foreign signature, a past deadline, no descriptor at all, a round that one aggregator does
     not know, and one that it has closed."""
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", ["a", "b"])
         good = [s.open(asked(number)) for number in range(MANY)]
         foreign = s.open(asked(MANY), signer=Identity.generate())
@@ -88,7 +88,7 @@ async def test_an_error_in_one_round_leaves_the_others_prepared(
 
     monkeypatch.setattr("curator.participation.contribution.prepare", broken)
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", ["a", "b"])
         good = [s.open(asked(number)) for number in range(MANY // 2)]
         bad.append(s.open(asked(MANY)))
@@ -106,7 +106,7 @@ async def test_an_error_in_one_round_leaves_the_others_prepared(
 
 async def test_a_round_listed_twice_with_other_bytes_is_answered_once(site: OpenSite) -> None:
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", ["a", "b"])
         descriptor = s.open(asked(0))
         s.world.junk = [s.world.rounds[descriptor.round].model_dump(mode="json")]

@@ -47,7 +47,7 @@ async def test_the_opened_sum_is_the_plain_one(
     changes, expected = EXPECTED[function]
     asked = query(PLAIN, **changes, **sharing)
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("house-1")
         await s.enrol("gateway", ["g-1", "g-2", "g-3"])
         await s.reading("house-1", "0.5")
@@ -76,7 +76,7 @@ async def test_vectors_in_blocks(site: OpenSite, world: FakeWorld) -> None:
         PLAIN, function="vector_sum", coordinates="values", blocks=blocks, unit="1", register="row"
     )
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("gateway", ["g-1", "g-2"])
         item = {"curator": "g-1", "register": "row", "time": "2025-12-31T12:00:00Z", "unit": "1"}
         answers = await s.send(
@@ -117,7 +117,7 @@ async def test_a_curator_without_readings_sends_the_same_size(
 
 async def test_only_the_first_readings_count_and_late_ones_come_in(site: OpenSite) -> None:
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("house")
         for minute in (50, 40, 30, 20, 10, 0):
             await s.reading("house", f"0.{minute // 10 + 1}", minute)
@@ -131,7 +131,7 @@ async def test_only_the_first_readings_count_and_late_ones_come_in(site: OpenSit
 
 async def test_an_absurd_reading_does_not_keep_a_curator_out(site: OpenSite) -> None:
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("house")
         await s.reading("house", "2.3e6")
         descriptor = s.open(query(PLAIN, function="mean", bounds=["0", "1/3"]))
@@ -146,7 +146,7 @@ async def test_an_absurd_reading_does_not_keep_a_curator_out(site: OpenSite) -> 
 
 async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: FakeWorld) -> None:
     async with site(send_window_share=0.5) as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         for index in range(10):
             await s.enrol(f"house-{index}")
         descriptor = s.open(query(PLAIN))
@@ -165,7 +165,7 @@ async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: Fake
 async def test_a_hostile_coordinator_gets_nothing(site: OpenSite, clock: ManualClock) -> None:
     stranger = FakeWorld()
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("house")
         unsigned = s.open(query(PLAIN), signer=stranger.identity)
         strangers = tuple(item.entry(s.clock.now()) for item in stranger.aggregators)
@@ -191,7 +191,7 @@ async def test_a_hostile_coordinator_gets_nothing(site: OpenSite, clock: ManualC
 
 async def lone(s: Site, count: int) -> RoundDescriptor:
     """So many lone curators with a reading of half a unit each, and a round for them."""
-    await s.policy(**OPEN)
+    await s.policy(**OPEN, allow_repeats=True)
     for index in range(count):
         await s.enrol(f"house-{index}")
         await s.reading(f"house-{index}", "0.5")

@@ -45,7 +45,7 @@ async def test_a_round_is_summed_under_one_session_for_each_key(
 ) -> None:
     """Every aggregator opens what it was sent, and together it is the sum."""
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", curators)
         for name in curators or ["party"]:
             await s.reading(name, "1.5")
@@ -74,7 +74,7 @@ async def test_after_a_restart_the_same_bytes_with_the_announcement(
 ) -> None:
     """The session's key is gone with the process; its announcement is in the outbox."""
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", curators)
         descriptor = open_round(s)
         await prepare(s)
@@ -108,7 +108,7 @@ async def test_an_unknown_session_is_answered_by_the_same_sealed_bytes(
 ) -> None:
     first = world.aggregators[0]
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party", curators)
         first.refusals = [problem(409, "unknown_session", retryable=True) for _ in range(2)]
         descriptor = open_round(s)
@@ -130,7 +130,7 @@ async def test_a_session_that_was_lost_is_not_used_again(site: OpenSite, world: 
     sealed under another."""
     first = world.aggregators[0]
     async with site(deliver_grace_s=0) as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party")
         open_round(s)
         await s.take_part()
@@ -158,7 +158,7 @@ async def test_a_seal_key_comes_from_the_mirror_where_the_aggregator_shows_none(
     first = world.aggregators[0]
     first.serves_seal_keys = False
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party")
         descriptor = open_round(s)
         await s.take_part()
@@ -177,7 +177,7 @@ async def test_what_an_aggregator_signed_and_is_no_key_is_refused(
     raw = SealKey(bytes(32)).public.raw[:1184] + bytes(32)  # a point of small order
     first = world.aggregators[0]
     async with site() as s:
-        await s.policy(**OPEN)
+        await s.policy(**OPEN, allow_repeats=True)
         await s.enrol("party")
         first.serves_seal_keys = False
         world.mirrored[key_hash(raw)] = raw

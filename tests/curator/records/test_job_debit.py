@@ -31,7 +31,7 @@ from tacit.encoders.counts import Lists
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
 from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
-from tests.curator.conftest import OpenSite, Site
+from tests.curator.conftest import OPEN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.records.test_records import ask, refused
 from tests.curator.records.test_sequence_rounds import (
@@ -256,6 +256,30 @@ async def test_a_budget_for_one_job_admits_one(it: Site) -> None:
     )
     assert refused(await ask(it, *other)) == "budget_exceeded"
     assert await debits(it) == ["1", "0"]
+
+
+async def test_a_paid_step_is_no_sum_without_noise(it: Site) -> None:
+    """Both are debited nothing; only the one is without a bound, and only it keeps readings from
+    another sum without noise."""
+    assert (await ask(it, *asked(it)))["contributed"]
+    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
+    budget = await it.get("/v1/curators/meter/budget")
+    assert budget["exact_answers"] == 0
+    await it.policy(algorithms=["sequential-ngram"], min_participants=2, **OPEN)
+    before = list(it.world.rounds.values())[-1].statement
+    window = before.window
+    exact = query(register=before.query.register_name)
+    it.open(exact, start=window.start, end=window.end)
+    await it.take_part()
+    budget = await it.get("/v1/curators/meter/budget")
+    assert budget["exact_answers"] == 1
+    for unit in budget["units"].values():
+        assert [each["status"] for each in unit["debits"]] == ["verified", "verified", "unverified"]
+        assert (unit["rounds"], unit["unverified_rounds"]) == (3, 0)
+        assert unit["lifetime"]["epsilon"] == unit["debits"][0]["epsilon"] != "inf"
+        assert [each["epsilon"] for each in unit["debits"][1:]] == ["0", "inf"]
+    (answer, *_) = await it.history("meter")
+    assert {each["status"] for each in answer["charged"].values()} == {"unverified"}
 
 
 async def settled(it: Site, place: int, statements: int = 3) -> None:

@@ -188,9 +188,7 @@ def test_numbers_that_do_not_fit_are_refused_at_the_field_to_blame(field, change
 
 def test_numbers_at_the_limit_fit():
     query(**DISTRIBUTED, bounds=["0", "5"], resolution="1e-6")  # a scale of 2 * 10^7
-    query(
-        bounds=["0", "4611686018"], resolution="1e-9", max_readings=1, n_max=1, min_participants=1
-    )
+    query(bounds=["0", "2305843009"], resolution="1e-9", max_readings=1, n_max=2)
     query(**SHAMIR, bounds=["0", "36"], resolution="1e-9", n_max=1_000_799)
     query(mechanism="exact", function="variance", resolution="0.001")
 

@@ -264,7 +264,7 @@ CHANGES = [
     {"resolution": "0.5"},
     {"privacy_unit": "record"},
     {"stance": "paper"},
-    {"mechanism": "exact", "epsilon": None},
+    {"mechanism": "exact", "epsilon": None, "rule": {"min_participants": 2}},
     {"epsilon": "2"},
     {"delta": "1e-9"},
     {"window_bound": "10"},

@@ -42,7 +42,7 @@ GAUSSIAN = {
     "rho": "0.1",
 }
 FIGURES = 10_000
-EXACT = {"mechanism": "exact", "epsilon": None}
+EXACT = {"mechanism": "exact", "epsilon": None, "rule": {"min_participants": 2}}
 
 
 def query(**changes: Any) -> Query:

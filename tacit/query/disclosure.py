@@ -1,0 +1,47 @@
+"""The share rule of a sum without noise: a total so large that nobody can hold too much of it.
+
+With proofs that every contribution x lies in 0..B, the `top` largest together hold at most top B of
+the total S. So S >= top B / max_share implies that they hold at most `max_share` of it, and nobody
+learns how much the largest holds. Where S is smaller the rule may be kept or not: nothing is
+released. B is what an accepted proof allows, which rounding to whole bits makes larger than what
+the query asks honest curators for. A host's contribution is proved for all its curators together:
+within it the host is trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import Conflict
+from tacit.query.query import Query
+
+
+class RuleNotMet(Conflict):
+    """The total is too small for the rule; by how much is not said."""
+
+    name = "rule_not_met"
+    title = (
+        "The disclosure rule is not met: the total is too small to tell that no share is too large"
+    )
+
+
+def least_totals(query: Query) -> Sequence[int]:
+    """The least total of each coordinate that is released, (d,) ring units; empty where the query
+    has no rule on shares."""
+    rule = query.rule
+    if rule is None or rule.max_share is None:
+        return ()
+    from tacit.query.proofs import proof_plan
+
+    largest = proof_plan(query).of(1).function.influence_from_zero
+    return [math.ceil(rule.top * most / rule.max_share) for most in largest]
+
+
+def check_shares(query: Query, total: NDArray[np.int64]) -> None:
+    """Raise RuleNotMet where a coordinate of the total, (d,) ring units, is below its least."""
+    if any(int(found) < least for found, least in zip(total, least_totals(query), strict=False)):
+        raise RuleNotMet
