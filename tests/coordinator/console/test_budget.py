@@ -277,7 +277,7 @@ async def test_sums_without_noise_are_told_apart(house: Houses) -> None:
         assert (both["curator"], both["record"]) == (noisy["curator"], noisy["record"])
         for path in ("/console/budget", "/console/budget/curators/gateway.0"):
             await browser.get(path)
-            said = "1 sum without noise is released under a rule and in no figure here"
+            said = "1 sum without noise was asked for under a rule and is in no figure here"
             assert said in browser.words()
 
 
