@@ -287,6 +287,11 @@ def _tight(
         counted = np.flatnonzero(rounds.column("credited") == 0)
     else:
         counted = np.arange(len(rounds))
+    asked = rounds.column("query")[counted]
+    noisy = [
+        kind for kind in np.unique(asked).tolist() if at.queries[rounds.query(kind)].rule is None
+    ]
+    counted = counted[np.isin(asked, noisy)]  # those without noise are listed apart
     found, of_round, times = np.unique(
         kinds[counted], axis=0, return_inverse=True, return_counts=True
     )

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.amounts import UNVERIFIED
+from tacit.accounting.amounts import NO_COST, UNVERIFIED
 from tacit.accounting.charges import unit_cost, unit_costs
 from tacit.accounting.loss.whole import continuous_laplace_delta
 from tacit.accounting.scenarios import Scenario
@@ -91,10 +91,10 @@ def test_coins_certify_the_other_unit_too() -> None:
         assert 0 < cost.delta <= silent + Fraction(1, 10)
 
 
-def test_nothing_is_verified_for_paper_and_exact() -> None:
+def test_nothing_is_verified_for_paper_and_exact_sums_are_listed_apart() -> None:
     paper = query(**MECHANISMS["local"], stance="paper")
     assert set(unit_costs(paper).values()) == {UNVERIFIED}
-    assert set(unit_costs(query()).values()) == {UNVERIFIED}
+    assert set(unit_costs(query()).values()) == {NO_COST}
 
 
 def test_one_operator_of_all_aggregators_drops_the_row() -> None:
