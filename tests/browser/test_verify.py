@@ -67,7 +67,7 @@ QUERIES: dict[str, dict[str, Any]] = {
 
 async def evidence(it: House, changes: dict[str, Any]) -> dict[str, Any]:
     """What a console gives a browser of a released round."""
-    asked = query(aggregators=2) | changes
+    asked = query(**{"aggregators": 2, **changes})
     opened = await it.open(asked)
     width = dimension(opened.descriptor.query)
     values = integers(6 * width, largest=900).reshape(6, width) - 100
