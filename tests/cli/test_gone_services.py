@@ -73,7 +73,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
     chain = json.loads(file.read_text())
     chain["links"][-1]["signature"] = chain["documents"][0]["signature"]
     forged.write_text(json.dumps(chain))
-    assert "succession_refused" in refused("show", forged, *home, code=1)
+    assert "succession_refused" in refused("show", forged, *home, code=2)
     (tmp_path / "nonsense.json").write_text("[]")
     assert "is not a chain of identities" in refused(
         "show", tmp_path / "nonsense.json", *home, code=2
