@@ -63,7 +63,7 @@ def compare(
 
     `per_curator`: each figure is divided by its number of curators first. Rounding is not in the
     intervals, as in those of a single result. Raises NotComparable for a mean or a variance (a
-    quotient of noisy parts), for other functions, units or lengths, and for nobody in common.
+    quotient of noisy parts), for other functions, units or lengths, and where nobody answered.
     """
     _check(first, second)
     random, rows = PublicRandom(1), []
