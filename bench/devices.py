@@ -197,9 +197,9 @@ async def rounds(deployment: Deployment, end: float) -> list[dict[str, Any]]:
         start = datetime.fromtimestamp(minute * 60, UTC)
         window = {"start": format_instant(start), "end": format_instant(start + MINUTE)}
         with deployment.coordinator.client() as client:
-            opened = client.open_round(query, window=window)
+            opened = client.rounds.open(query, window=window)
             try:
-                done = client.wait_for(opened["id"], 120)
+                done = client.rounds.wait(opened["id"], 120)
             except Exception as error:
                 return {"minute": minute, "state": type(error).__name__}
             return {
@@ -210,7 +210,7 @@ async def rounds(deployment: Deployment, end: float) -> list[dict[str, Any]]:
             }
 
     with deployment.coordinator.client() as client:
-        query = client.create_query(QUERY)["id"]
+        query = client.queries.create(QUERY)["id"]
     minute = int(time.time()) // 60 + 1
     while (minute + 1) * 60 + 5 < end:
         # A little later: what a device was told to send again arrives with its first time.

@@ -84,14 +84,16 @@ def coordinator(workers: int) -> Iterator[ServiceAddress]:
 
 def upload(client: Client, name: str, form: str, content: bytes) -> str:
     """The id of a dataset with a budget for everything here."""
-    made = client.add_dataset(name, "numeric-table", form, content={"file": content}, budget=BUDGET)
+    made = client.datasets.add(
+        name, "numeric-table", form, content={"file": content}, budget=BUDGET
+    )
     return str(made["id"])
 
 
 def finished(client: Client, request: Json) -> float:
     """Seconds from submitting a job to having its result."""
     began = time.perf_counter()
-    client.wait_for_job(client.submit_job(request)["id"], PATIENCE_S)
+    client.jobs.wait(client.jobs.submit(request)["id"], PATIENCE_S)
     return time.perf_counter() - began
 
 
@@ -141,10 +143,10 @@ def queue(address: ServiceAddress, client: Client, dataset: str, count: int) -> 
     submitted, made = [], []
     for _ in range(count):
         start = time.perf_counter()
-        made.append(client.submit_job(request)["id"])
+        made.append(client.jobs.submit(request)["id"])
         submitted.append(time.perf_counter() - start)
     for job_id in made:
-        client.wait_for_job(job_id, PATIENCE_S)
+        client.jobs.wait(job_id, PATIENCE_S)
     took = time.perf_counter() - began
     over.set()
     asking.join()

@@ -150,7 +150,7 @@ class Measured:
         """A query whose rounds need all of this many curators."""
         sizes = {"n_max": count, "min_participants": count, "deadline_s": 3600}
         with self.deployment.coordinator.client() as client:
-            made = client.create_query(
+            made = client.queries.create(
                 {**QUERY, "sharing": "additive", **sizes, "name": name, **changes}
             )
             return str(made["id"])
@@ -158,7 +158,7 @@ class Measured:
     def opened(self, query: str) -> str:
         """Open a round; its id."""
         with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
-            return str(client.open_round(query, window={"start": START, "end": END})["id"])
+            return str(client.rounds.open(query, window={"start": START, "end": END})["id"])
 
     def ended(self, opened: list[str], count: int) -> None:
         """Wait for the sums of many rounds, as a console does: by their list."""
@@ -166,7 +166,9 @@ class Measured:
         with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
             while left:
                 time.sleep(1)
-                newest = islice(client.rounds(state="released", newest_first=True), len(opened))
+                newest = islice(
+                    client.rounds.list(state="released", newest_first=True), len(opened)
+                )
                 found = [item for item in newest if item["id"] in left]
                 assert all(item["participants"] == count for item in found), found
                 left -= {item["id"] for item in found}
@@ -174,8 +176,8 @@ class Measured:
     def round_of(self, query: str, count: int) -> None:
         """Open a round and wait for its sum."""
         with self.deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
-            opened = client.open_round(query, window={"start": START, "end": END})
-            found = client.wait_for(opened["id"], PATIENCE_S)
+            opened = client.rounds.open(query, window={"start": START, "end": END})
+            found = client.rounds.wait(opened["id"], PATIENCE_S)
         assert found["participants"] == count, found
 
 
@@ -201,7 +203,7 @@ def many(directory: Path, options: Options) -> dict[str, float]:
         with it.deployment.coordinator.client() as client:
             for number in range(options.groups):
                 group = f"feeder-{number:05d}"
-                client.create_group(group, names[GROUP * number : GROUP * (number + 1)])
+                client.groups.create(group, names[GROUP * number : GROUP * (number + 1)])
                 queries.append(it.query(group, GROUP, group=group))
 
         def together() -> None:
@@ -245,7 +247,7 @@ def history(directory: Path, options: Options) -> dict[str, float]:
         with it.deployment.coordinator.client() as client:
             for number in range(options.rounds):
                 group = f"feeder-{number:05d}"
-                client.create_group(group, names[GROUP * number : GROUP * (number + 1)])
+                client.groups.create(group, names[GROUP * number : GROUP * (number + 1)])
                 queries.append(it.query(group, GROUP, group=group))
         for query in queries:  # the first of every query warms keys and tables
             it.round_of(query, GROUP)

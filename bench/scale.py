@@ -212,15 +212,15 @@ def measure(load: Load, rounds: int) -> Figures:
                 running.stop()
                 running.start()
             with deployment.coordinator.client(timeout_s=PATIENCE_S) as client:
-                query = client.create_query(query_of(load))["id"]
+                query = client.queries.create(query_of(load))["id"]
                 walls, spent = [], []
                 for number in range(rounds + 1):
                     if number == 1:
                         peaks(running, more, forget=True)
                     time.sleep(0.5)
                     before, started = cpu_s(running, more), time.perf_counter()
-                    opened = client.open_round(query, window={"start": START, "end": END})
-                    found = client.wait_for(opened["id"], PATIENCE_S)
+                    opened = client.rounds.open(query, window={"start": START, "end": END})
+                    found = client.rounds.wait(opened["id"], PATIENCE_S)
                     walls.append(time.perf_counter() - started)
                     after = cpu_s(running, more)
                     spent.append(sum(after.values()) - sum(before.values()))

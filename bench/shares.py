@@ -154,7 +154,7 @@ def measure(
                 prepare_vectors(deployment)
             for name, sharing in SHARINGS.items():
                 with deployment.coordinator.client() as client:
-                    created = client.create_query({**query, **sharing, "name": f"bench-{job}"})
+                    created = client.queries.create({**query, **sharing, "name": f"bench-{job}"})
                 measured = [
                     one_round(deployment, running, created["id"], participants)
                     for _ in range(repetitions + 1)
@@ -174,8 +174,8 @@ def one_round(
     with deployment.coordinator.client() as client:
         time.sleep(0.5)
         before, started = cpu_s(running), time.perf_counter()
-        opened = client.open_round(query_id, window={"start": START, "end": END})
-        found = client.wait_for(opened["id"], 120)
+        opened = client.rounds.open(query_id, window={"start": START, "end": END})
+        found = client.rounds.wait(opened["id"], 120)
         wall, after = time.perf_counter() - started, cpu_s(running)
     assert found["participants"] == count, found
     return wall, {role: after[role] - before[role] for role in after}

@@ -122,7 +122,7 @@ def ledger(
         fail(f"{write} exists already; a checkpoint is a new file")
     kept = {} if check is None else _checkpoint(check, service)
     with target.curator() if service is Service.CURATOR else target.coordinator() as client:
-        look = client.verify_ledger if service is Service.CURATOR else client.verify_budget
+        look = client.ledger.verify if service is Service.CURATOR else client.budget.verify
         found = look(**kept)
     if write is not None and found["verified"]:
         document = {

@@ -98,7 +98,7 @@ def show_budget(
     ] = None,
 ) -> Answer:
     """The three bounds from the papers, next to the verified ones."""
-    response = client.budget(query_id=query, delta=delta)
+    response = client.budget.get(query_id=query, delta=delta)
     return Answer(response, lambda: print_budget(response))
 
 
@@ -185,7 +185,7 @@ def curator(
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
 ) -> Answer:
     """The state of a curator, and what it spent, in the coordinator's ledger."""
-    response = client.curator_budget(curator_id)
+    response = client.budget.curator(curator_id)
 
     def human() -> None:
         say(
@@ -205,7 +205,7 @@ def own(
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
 ) -> Answer:
     """What a curator spent in its own ledger, which limits it, and what each figure assumes."""
-    response = client.statement(curator_id)
+    response = client.ledger.statement(curator_id)
     return Answer(response, lambda: _print_own(response))
 
 
@@ -243,7 +243,7 @@ def events(
     ] = None,
 ) -> Answer:
     """List the rows of the ledger."""
-    response = list(client.budget_events(curator_id))
+    response = list(client.budget.events(curator_id))
     rows = [
         [str(item["seq"]), item["time"], item["kind"], _whom(item), item["hash"][:12]]
         for item in response
@@ -284,7 +284,7 @@ def note(
         body["declared"] = read_json(declared)
     if disclosed is not None:
         body["disclosed"] = read_json(disclosed)
-    response = client.record_event(body)
+    response = client.budget.record_event(body)
     rows = [str(item["seq"]) for item in response["events"]]
     return Answer(response, lambda: console.print(f"row {', '.join(rows)}: {kind}"))
 
@@ -302,7 +302,7 @@ def verify(
 ) -> Answer:
     """Check every row of the ledger; prints the first bad one, with exit code 1."""
     kept = {} if transcript is None else _kept_head(transcript)
-    return verified(client.verify_budget(**kept))
+    return verified(client.budget.verify(**kept))
 
 
 def _kept_head(path: Path) -> Json:
@@ -329,11 +329,11 @@ def limits(
     """Show the budget limits, or set new ones."""
     if source is not None:
         wanted = read_table(source).get("limits", [])
-        response: api.Answer = client.set_budget_limits(wanted, curator=curator_id)
+        response: api.Answer = client.budget.set_limits(wanted, curator=curator_id)
     if curator_id is not None:
-        response = client.curator_budget(curator_id)
+        response = client.budget.curator(curator_id)
     elif source is None:
-        response = client.budget_limits()
+        response = client.budget.limits()
 
     own = curator_id is not None
     shown = (response["deployment_limits"], response["limits"]) if own else (response["limits"],)
@@ -355,7 +355,7 @@ def preview(
     if start is not None:
         plan["window"] = {"start": start, "end": end}
     with target.coordinator() as client:
-        response = client.preview_cost(plan)
+        response = client.budget.preview(plan)
 
     def human() -> None:
         title = f"What a round costs each of {response['curators']} curators (epsilon)"
@@ -392,7 +392,7 @@ def forecast(
         body["period_s"] = period_s
     named = not query.lstrip().startswith("{") and not Path(query).is_file()
     body |= {"query_id": query} if named else {"query": read_json(query)}
-    response = client.forecast_budget(body)
+    response = client.budget.forecast(body)
     if plot is not None:
         draw_forecast(response, plot)
 
@@ -441,7 +441,7 @@ def history(
     step_s: Annotated[int | None, typer.Option(min=1, help="Seconds between two lines.")] = None,
 ) -> Answer:
     """The spending of the worst curator over time."""
-    response = client.budget_history(
+    response = client.budget.history(
         unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
     )
     rows = [
@@ -472,7 +472,7 @@ def outlook(
     if query:
         period = {} if period_s is None else {"period_s": period_s}
         body["queries"] = [{"query_id": query_id, **period} for query_id in query]
-    response = client.budget_outlook(body)
+    response = client.budget.outlook(body)
 
     def human() -> None:
         for item in response["schedules"]:

@@ -148,9 +148,9 @@ def status(
     if curator is not None:
         return _calendars(client, curator, timezone)
     response = {
-        "summary": client.summary(),
-        "intake": client.intake(),
-        "registers": client.registers()["registers"],
+        "summary": client.curators.summary(),
+        "intake": client.readings.intake(),
+        "registers": client.readings.registers()["registers"],
     }
 
     def human() -> None:
@@ -171,10 +171,12 @@ _MARKS: Final = {"complete": "#", "partial": "-", "missing": ".", "open": " "}
 
 
 def _calendars(client: Client, curator: str, timezone: str | None) -> Answer:
-    first = client.calendar(curator, timezone=timezone)
+    first = client.readings.calendar(curator, timezone=timezone)
     others = first["registers"][1:]
     calendars = [first] * bool(first["registers"])
-    calendars += [client.calendar(curator, register=name, timezone=timezone) for name in others]
+    calendars += [
+        client.readings.calendar(curator, register=name, timezone=timezone) for name in others
+    ]
 
     def human() -> None:
         if not calendars:
@@ -207,7 +209,7 @@ def curators(
     ] = None,
 ) -> Answer:
     """List the curators of a process: their remaining budgets and newest readings."""
-    response = list(client.own_curators(prefix=prefix, only=only))
+    response = list(client.curators.hosted(prefix=prefix, only=only))
     rows = [
         [
             curator["id"],
@@ -229,7 +231,7 @@ def silent(
     silent_s: Annotated[int, typer.Option(min=1, help="Seconds without a reading.")] = 86_400,
 ) -> Answer:
     """List devices that sent nothing for a while, the longest silent first."""
-    response = list(client.silent_devices(silent_s=silent_s))
+    response = list(client.readings.silent_devices(silent_s=silent_s))
     names = ("curator", "device", "register", "last")
     rows = [[device[name] for name in names] for device in response]
     return tabled(response, "", ["curator", "device", "register", "newest reading"], rows)
@@ -247,7 +249,7 @@ def complete(
     end: Annotated[str | None, typer.Option("--to", help="RFC 3339; now unless given.")] = None,
 ) -> Answer:
     """How many devices have a reading of a register in each period."""
-    response = client.completeness(register, period_s=period_s, begin=begin, end=end)
+    response = client.readings.completeness(register, period_s=period_s, begin=begin, end=end)
     rows = [
         [period["start"], f"{period['devices']} of {response['expected']}"]
         for period in response["periods"]
@@ -300,7 +302,7 @@ def import_items(
 
     If a line cannot be read, the line and the item are reported and nothing is stored."""
     with errors.status(f"importing {source.name}"):
-        answer = client.put_items(
+        answer = client.records.put_items(
             kind.value, curator, source.read_bytes(), name=name, form=form.value
         )
 
@@ -316,7 +318,7 @@ def import_items(
 @at_curator
 def list_items(client: Client, kind: KindArgument, curator: CuratorArgument) -> Answer:
     """List the names and sizes of a curator's tables."""
-    answer = client.items(kind.value, curator)
+    answer = client.records.get_items(kind.value, curator)
 
     def human() -> None:
         for table in answer["tables"]:
@@ -332,5 +334,5 @@ def delete_items(
     client: Client, kind: KindArgument, curator: CuratorArgument, name: NameOption = "records"
 ) -> Answer:
     """Delete a curator's table; earlier contributions are not affected."""
-    client.drop_items(kind.value, curator, name=name)
+    client.records.delete_items(kind.value, curator, name=name)
     return Answer({"curator": curator, "name": name}, lambda: say(f"  {name}: deleted"))

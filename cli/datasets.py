@@ -75,7 +75,7 @@ def add(
         "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
     }
     parts = parts_of(file, sensitive)
-    made = client.add_dataset(
+    made = client.datasets.add(
         name or file.name,
         kind,
         format_name or format_of(file, kind),
@@ -92,7 +92,7 @@ def listing(
     kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
 ) -> Answer:
     """List the stored datasets."""
-    response = list(client.datasets(kind=kind))
+    response = list(client.datasets.list(kind=kind))
     rows = [
         [item["id"], item["name"], item["kind"], str(item["schema"].get("rows", "")), _left(item)]
         for item in response
@@ -105,8 +105,8 @@ def listing(
 @at_coordinator
 def one(client: Client, dataset: Id) -> Answer:
     """One dataset and its ledger; none of its rows."""
-    response = dict(client.dataset(dataset))
-    response["events"] = client.dataset_ledger(dataset)["events"]
+    response = dict(client.datasets.get(dataset))
+    response["events"] = client.datasets.ledger(dataset)["events"]
 
     def human() -> None:
         say(
@@ -143,7 +143,7 @@ def one(client: Client, dataset: Id) -> Answer:
 @at_coordinator
 def remove(client: Client, dataset: Id) -> Answer:
     """Delete a dataset. Its ledger stays: the same data again finds what was spent."""
-    client.delete_dataset(dataset)
+    client.datasets.delete(dataset)
     text = f"{dataset} is deleted; its ledger stays"
     return Answer({"deleted": dataset}, lambda: typer.echo(text))
 

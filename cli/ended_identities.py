@@ -81,7 +81,7 @@ def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
     an aggregator that of its coordinator."""
     with Client(url, verify=trusted(url)) as client:
         if publishes(client, "tacit-aggregator"):
-            chain = _chain(client.followed_coordinator())
+            chain = _chain(client.trust.coordinator())
             deployment = chain.documents[0].statement.name
             if name not in (None, deployment):
                 raise ValueError(f"{url} is an aggregator: it follows only its coordinator")
@@ -89,7 +89,7 @@ def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
         deployment = client.get("/.well-known/tacit-coordinator")["deployment"]
         if name is None:
             raise ValueError("name the lost aggregator")
-        return deployment, _chain(client.followed_identity(name))
+        return deployment, _chain(client.trust.aggregator(name))
 
 
 def _show(client: Client, chain: IdentityChain) -> None:
@@ -99,13 +99,13 @@ def _show(client: Client, chain: IdentityChain) -> None:
     of_coordinator = document.role is Role.COORDINATOR
     at_aggregator = publishes(client, "tacit-aggregator")
     if at_aggregator and of_coordinator:
-        client.show_coordinator(text)
-    elif at_aggregator and client.aggregator_identity()["id"] != document.name:
-        client.show_peer(document.name, text)
+        client.trust.show_coordinator(text)
+    elif at_aggregator and client.keys.aggregator_identity()["id"] != document.name:
+        client.trust.show_peer(document.name, text)
     elif not at_aggregator and not publishes(client, "tacit-coordinator"):
-        client.show_anchor(document.name, text)
+        client.trust.show_anchor(document.name, text)
     elif not at_aggregator and not of_coordinator:
-        client.show_identity(document.name, text)
+        client.trust.show_aggregator(document.name, text)
     else:
         raise ValueError("this is the service itself: `tacit keys revoke` without --chain-from")
 

@@ -87,7 +87,7 @@ def create(
     job: Scheduled,
 ) -> Answer:
     """Request the job from curators after the end of every period, beginning with the first."""
-    response = client.schedule_job(job.document())
+    response = client.jobs.schedule(job.document())
 
     def human() -> None:
         typer.echo(response["id"])
@@ -104,7 +104,7 @@ def preview_schedule(
     full: Full = False,
 ) -> Answer:
     """What a run would reveal, and what a day, a month and a year of runs cost a curator."""
-    response = client.preview_job_schedule(job.document())
+    response = client.jobs.preview_schedule(job.document())
 
     def human() -> None:
         _print_forecast(response["forecast"])
@@ -117,7 +117,7 @@ def preview_schedule(
 @at_coordinator
 def list_schedules(client: Client) -> Answer:
     """Scheduled jobs, the newest first."""
-    response = list(client.job_schedules())
+    response = list(client.jobs.list_schedules())
     rows = [
         [
             item["id"],
@@ -137,7 +137,7 @@ def list_schedules(client: Client) -> Answer:
 @at_coordinator
 def show_schedule(client: Client, schedule_id: ScheduleId) -> Answer:
     """One scheduled job: its runs so far, the next window, and what that waits for."""
-    response = client.job_schedule(schedule_id)
+    response = client.jobs.get_schedule(schedule_id)
 
     def human() -> None:
         state, runs = response["state"], response["runs"]
@@ -156,7 +156,7 @@ def show_schedule(client: Client, schedule_id: ScheduleId) -> Answer:
 @at_coordinator
 def stop(client: Client, schedule_id: ScheduleId) -> Answer:
     """Request no further period. Jobs in progress continue: see `tacit job list`."""
-    response = client.stop_job_schedule(schedule_id)
+    response = client.jobs.stop_schedule(schedule_id)
     return Answer(response, lambda: typer.echo(f"{schedule_id} is {response['state']}"))
 
 
@@ -202,7 +202,7 @@ class Upload:
     def send(self, client: Client, file: Path, job: Json) -> str:
         """Upload the file with the budget that is given or that the job costs; the dataset's id.
         The same content always has the same ledger."""
-        kind = str(client.algorithm(job["algorithm"])["dataset_kind"])
+        kind = str(client.jobs.algorithm(job["algorithm"])["dataset_kind"])
         fields: Json = {"roles": {"label": self.label, "curator": self.curator}}
         if self.universe is not None:
             fields["universe"] = universe_of(self.universe)
@@ -212,14 +212,14 @@ class Upload:
         def add() -> api.Answer:
             parts = parts_of(file, self.sensitive)
             written = self.format_name or format_of(file, kind)
-            return client.add_dataset(file.name, kind, written, content=parts, **fields)
+            return client.datasets.add(file.name, kind, written, content=parts, **fields)
 
         made = add()
         if self.epsilon is None:
             with _removed_on_refusal(client, made["id"]):
-                charge = client.preview_job({**job, "dataset": made["id"]})["charge"]
+                charge = client.jobs.preview({**job, "dataset": made["id"]})["charge"]
             if charge["reserved"] is not None and made["budget"] is None:
-                client.delete_dataset(made["id"])  # its ledger stays
+                client.datasets.delete(made["id"])  # its ledger stays
                 fields["budget"] = charge["reserved"]
                 made = add()
         return str(made["id"])
@@ -269,14 +269,14 @@ def run(
     uploaded = None
     with _coordinator(target, alone=federation is None) as client:
         if federation is not None:
-            client.algorithm(algorithm)  # a misspelt name is reported before its federation
+            client.jobs.algorithm(algorithm)  # a misspelt name is reported before its federation
             job["federation"] = read_json(federation)
         elif dataset is not None and Path(dataset).exists():
             job["dataset"] = uploaded = upload.send(client, Path(dataset), job)
         else:
             job["dataset"] = dataset
         with _removed_on_refusal(client, uploaded):
-            made = client.submit_job(job)
+            made = client.jobs.submit(job)
         done = _follow(client, made["id"])
         _write_private(release.out, "job.json", done)
         if done["state"] != "succeeded":
@@ -310,7 +310,7 @@ def preview_job(
     job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
     job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
     with target.coordinator() as client:
-        response = client.preview_job(job)
+        response = client.jobs.preview(job)
 
     def human() -> None:
         say(_cost(response["charge"]))
@@ -328,7 +328,7 @@ def list_jobs(
     schedule: Annotated[str | None, typer.Option(help="Only runs of this schedule.")] = None,
 ) -> Answer:
     """Jobs, the newest first."""
-    response = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
+    response = list(client.jobs.list(state=state, algorithm=algorithm, schedule=schedule))
     rows = [
         [
             item["id"],
@@ -348,7 +348,7 @@ def list_jobs(
 @at_coordinator
 def show_job(client: Client, job_id: JobId) -> Answer:
     """One job: its state and progress, what it was charged, why it failed."""
-    job = client.job(job_id)
+    job = client.jobs.get(job_id)
     return Answer(job, lambda: _print_job(job, f", {100 * job['progress']:.0f} %, {_stage(job)}"))
 
 
@@ -358,7 +358,7 @@ def watch(client: Client, job_id: JobId) -> Answer:
     """Follow a job to its end, with its entries in the ledger; Ctrl-C leaves it running."""
     with progress() as bar:
         task = bar.add_task("queued", total=1.0)
-        for event in client.job_events(job_id):
+        for event in client.jobs.events(job_id):
             if event["event"] == "job":
                 job = event["data"]
                 bar.update(task, completed=job["progress"], description=_stage(job))
@@ -392,7 +392,7 @@ def compare(
     def text(value: object) -> str:
         return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
-    response = client.compare_jobs(ids)
+    response = client.jobs.compare(ids)
     rows = [
         [item["key"], *map(text, item["values"]), "differs" * item["differs"]]
         for item in response["keys"]
@@ -404,7 +404,7 @@ def compare(
 @at_coordinator
 def cancel(client: Client, job_id: JobId) -> Answer:
     """End a job. What it was charged stays charged if noise was drawn."""
-    client.cancel_job(job_id)
+    client.jobs.cancel(job_id)
     ended = _follow(client, job_id)
     return Answer(ended, lambda: typer.echo(f"{job_id} is {ended['state']}"))
 
@@ -441,7 +441,7 @@ def _removed_on_refusal(client: Client, dataset: str | None) -> Iterator[None]:
     except Problem:
         if dataset is not None:
             with suppress(Problem):  # report the refusal, not this
-                client.delete_dataset(dataset)
+                client.datasets.delete(dataset)
         raise
 
 
@@ -451,7 +451,7 @@ def _left_behind(client: Client, job: api.Answer, uploaded: str | None) -> str:
         return ""
     if job["budget"]["noise_drawn"]:
         return f"; noise was drawn, what it cost stays charged, and dataset {uploaded} is kept"
-    client.delete_dataset(uploaded)
+    client.datasets.delete(uploaded)
     return "; nothing was charged, and the uploaded dataset is deleted"
 
 
@@ -460,10 +460,10 @@ def _follow(client: Client, job_id: str) -> api.Answer:
     with progress() as bar:
         task = bar.add_task("queued", total=1.0)
         try:
-            for job in client.watch_job(job_id):
+            for job in client.jobs.watch(job_id):
                 bar.update(task, completed=job["progress"], description=_stage(job))
         except KeyboardInterrupt:
-            client.cancel_job(job_id)
+            client.jobs.cancel(job_id)
             raise
     return job
 
@@ -486,13 +486,13 @@ def _write_private(out: Path, name: str, document: api.Answer) -> None:
 
 def _write(client: Client, job: api.Answer, out: Path) -> None:
     """The published parts, and the evaluation in the operator's directory."""
-    with zipfile.ZipFile(io.BytesIO(client.job_archive(job["id"]))) as archive:
+    with zipfile.ZipFile(io.BytesIO(client.jobs.archive(job["id"]))) as archive:
         archive.extractall(out)
     private = out / "private"
     (private / "evaluation.json").unlink(missing_ok=True)  # of an earlier job
     shutil.rmtree(private / "plots", ignore_errors=True)
     try:
-        evaluation = client.job_evaluation(job["id"])
+        evaluation = client.jobs.evaluation(job["id"])
     except Problem as problem:
         if problem.status != 404:
             raise

@@ -79,10 +79,10 @@ def rotate_party(
     if compromised is not None:
         if not parties or len(parties) != 1:
             raise ValueError("name the one party whose key may be stolen")
-        response = client.enrol_again(parties[0], compromised.read_text("ascii").strip())
+        response = client.parties.enrol_again(parties[0], compromised.read_text("ascii").strip())
         said = f"{parties[0]} has a new identity, and new tokens at every service"
         return Answer(response, lambda: typer.echo(said))
-    begun = client.rotate_parties(parties or None, overlap_s=overlap_s)["begun"]
+    begun = client.parties.rotate(parties or None, overlap_s=overlap_s)["begun"]
     waiting = _parties_waited(client, wait_s)
     if waiting:
         typer.echo("\n".join(_problem(each) for each in waiting[:10]), err=True)
@@ -94,11 +94,11 @@ def rotate_party(
 def _parties_waited(client: Client, wait_s: float) -> list[WaitingReplacement]:
     ends = time.monotonic() + wait_s
     with progress() as bar:
-        waiting = client.waiting_parties()
+        waiting = client.parties.waiting()
         task = bar.add_task("replacing identities", total=max(1, len(waiting)))
         while waiting and time.monotonic() < ends:
             time.sleep(_LOOK_S)
-            waiting = client.waiting_parties()
+            waiting = client.parties.waiting()
             bar.update(task, completed=(bar.tasks[0].total or 0) - len(waiting))
     return waiting
 
@@ -141,7 +141,7 @@ def next_key(
     """
     with target.service(service, curators=False) as client:
         public = _made(out, recipient, passphrase_file)
-        response = client.commit_next_key(public.model_dump(mode="json"))
+        response = client.keys.commit_next(public.model_dump(mode="json"))
     return Answer({**response, "file": str(out)}, lambda: typer.echo(_committed(response, out)))
 
 
@@ -179,7 +179,7 @@ def rotate_identity(
     with target.service(service, curators=False) as client:
         secret = opened_pair(next, opening_holder(key, passphrase_file))
         public = _made(following, recipient, passphrase_file)
-        response = client.rotate_identity(
+        response = client.keys.rotate_identity(
             encode_binary(secret),
             public.model_dump(mode="json"),
             compromised=compromised,
@@ -225,7 +225,7 @@ def revoke_identity(
         )
     with target.service(service, curators=False) as client:
         secret = encode_binary(opened_pair(next, opening_holder(key, passphrase_file)))
-        response = client.revoke_identity(secret, compromised=compromised)
+        response = client.keys.revoke_identity(secret, compromised=compromised)
     untold = "".join(f"\n{name} does not know of it yet" for name in response.get("untold", ()))
     said = f"document {response['fingerprint']} is revoked since {response['effective']}{untold}"
     return Answer(response, lambda: typer.echo(said))
@@ -249,7 +249,7 @@ def confirm(
     compared = encode_binary(bytes.fromhex(digits(fingerprint)))
     if target.url is None:
         with target.deployment().coordinator.client() as client:
-            response = dict(client.confirm_identity(service, compared))
+            response = dict(client.trust.confirm_aggregator(service, compared))
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
             response = _confirmed_at(client, service, compared)
@@ -262,11 +262,11 @@ def _confirmed_at(client: Client, service: str, compared: str) -> dict[str, Any]
     coordinator (an aggregator), or a curator service."""
     if ended_identities.publishes(client, "tacit-aggregator"):
         if service == client.get("/v1/coordinator")["deployment"]:
-            return dict(client.confirm_coordinator(compared))
-        return dict(client.confirm_peer(service, compared))
+            return dict(client.trust.confirm_coordinator(compared))
+        return dict(client.trust.confirm_peer(service, compared))
     if ended_identities.publishes(client, "tacit-coordinator"):
-        return dict(client.confirm_identity(service, compared))
-    return dict(client.confirm_anchor(service, compared)["anchors"][0])
+        return dict(client.trust.confirm_aggregator(service, compared))
+    return dict(client.trust.confirm_anchor(service, compared)["anchors"][0])
 
 
 def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> HybridPublicKey:
@@ -340,7 +340,7 @@ def storage(
     lines = new_key_file.read_text("ascii").split()
     if not lines or len(parse_binary(lines[0])) != 32:
         raise ValueError(f"{new_key_file}: a storage key is 32 bytes in base64url")
-    response = client.rotate_storage_key(lines[0].rstrip("="))
+    response = client.keys.rotate_storage_key(lines[0].rstrip("="))
     response = _waited(client, response, wait_s)
     if response["state"] != "idle":
         left = f"{response['left']} not sealed again yet"
@@ -371,7 +371,7 @@ def seal_key(
     rotations = []
     for name, client in _aggregators(target, aggregator):
         with client:
-            rotations.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
+            rotations.append({"aggregator": name, **client.keys.rotate_seal_key(destroy=destroy)})
     return Answer(rotations, lambda: typer.echo("\n".join(map(_rotated_by, rotations))))
 
 
@@ -383,7 +383,7 @@ def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:
     """The named aggregators. Raises ValueError for a name that is not in --home."""
     if target.url is not None:
         client = Client(target.url, target.token, verify=trusted(target.url))
-        return [(client.aggregator_identity()["id"], client)]
+        return [(client.keys.aggregator_identity()["id"], client)]
     services = target.deployment().aggregators
     chosen = [service for service in services if name in (None, service.id)]
     if not chosen:
@@ -404,7 +404,7 @@ def _waited(client: Client, response: StorageKeyState, wait_s: float) -> Storage
         task = bar.add_task("sealing again", total=max(1, response["left"]))
         while response["state"] != "idle" and time.monotonic() < ends:
             time.sleep(_LOOK_S)
-            response = client.storage_key()
+            response = client.keys.storage_key()
             bar.update(task, completed=(bar.tasks[0].total or 0) - response["left"])
     return response
 

@@ -20,7 +20,7 @@ app = typer.Typer(
 @at_coordinator
 def test(client: Client) -> Answer:
     """Send a message to every outlet now; exit code 1 if one did not take it."""
-    found = client.send_test_notification()
+    found = client.notifications.send_test()
     failed = [each for each in found["deliveries"] if each["delivered"] is None]
     lines = [f"{each['outlet']}: {_outcome(each)}" for each in found["deliveries"]]
     return Answer(found, lambda: say("\n".join(lines), markup=False), 1 if failed else 0)
@@ -33,7 +33,7 @@ def list_notifications(
     limit: Annotated[int, typer.Option(min=1, help="How many, from the newest.")] = 20,
 ) -> Answer:
     """What needed an operator, the newest first, and what became of each message."""
-    found = [dict(each) for each in islice(client.notifications(), limit)]
+    found = [dict(each) for each in islice(client.notifications.list(), limit)]
     rows = [
         [
             each["began"],

@@ -86,7 +86,7 @@ def grant(
 @at_coordinator
 def invitations(client: Client) -> Answer:
     """List the coordinator's grants that are neither used nor expired."""
-    response = client.grants()
+    response = client.parties.list_grants()
     columns = ["id", "party", "kind", "max_curators", "expires"]
     rows = [[str(each[name]) for name in columns] for each in response]
     return tabled(response, "Invitations", columns, rows)
@@ -99,7 +99,7 @@ def withdraw(
     grant_id: Annotated[str, typer.Argument(help="Id of the invitation, by `invitations`.")],
 ) -> Answer:
     """Withdraw the coordinator's grant of an invitation: it can no longer be used."""
-    client.withdraw_grant(grant_id)
+    client.parties.withdraw_grant(grant_id)
     return Answer({"withdrawn": grant_id}, lambda: typer.echo("withdrawn"))
 
 
@@ -111,7 +111,7 @@ def list_parties(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
 ) -> Answer:
     """List the parties enrolled at the coordinator: lone curators and hosts."""
-    response = list(islice(client.parties(prefix=prefix), limit))
+    response = list(islice(client.parties.list(prefix=prefix), limit))
     columns = ["id", "kind", "first", "curators", "enrolled", "left"]
     rows = [[str(each[name] or "") for name in columns] for each in response]
     return tabled(response, "Parties", columns, rows)
@@ -238,7 +238,7 @@ def create_token(
         fail(f"--subject: a {scope}'s token belongs to one curator: name it")
     where = service or ("curator" if scope in OF_A_CURATOR else "coordinator")
     with target.service(where) as client:
-        made = client.create_token(scope, subject=subject, label=label, valid_s=valid_s)
+        made = client.tokens.create(scope, subject=subject, label=label, valid_s=valid_s)
 
     def human() -> None:
         typer.echo(made["token"])
@@ -253,7 +253,7 @@ def create_token(
 def list_tokens(target: Target, service: Service = "coordinator") -> Answer:
     """List all tokens of a service, without their secrets, oldest first."""
     with target.service(service) as client:
-        response = list(client.tokens())
+        response = list(client.tokens.list())
 
     def human() -> None:
         now = datetime.now(UTC)
@@ -275,7 +275,7 @@ def revoke_token(
 ) -> Answer:
     """Revoke a token permanently; it fails from now on."""
     with target.service(service) as client:
-        client.revoke_token(token_id)
+        client.tokens.revoke(token_id)
     return Answer({"revoked": token_id}, lambda: typer.echo(f"{token_id} is revoked"))
 
 
@@ -288,7 +288,7 @@ def end_tokens(target: Target, service: Service = "coordinator") -> Answer:
     Devices, owners and analysts need new ones from you.
     """
     with target.service(service) as client:
-        response = client.end_tokens()
+        response = client.tokens.end()
     said = ", ".join(f"{count} {scope}" for scope, count in sorted(response["ended"].items()))
     return Answer(response, lambda: typer.echo(f"ended: {said or 'none'}"))
 

@@ -180,7 +180,7 @@ Curator = Annotated[
 @at_curator
 def show_policy(client: Client, curator: Curator = None) -> Answer:
     """The default policy of a curator service, or the policy of one curator."""
-    response = client.policy(curator)
+    response = client.policies.get(curator)
     rows = [[name, escape(value)] for name, value in flat(policy_of(response)).items()]
     title = "The default policy" if curator is None else f"The policy of {curator}"
     return tabled(response, title, ["field", "value"], rows)
@@ -207,13 +207,13 @@ def set_policy(
 
     Example: `tacit policy set record.period.epsilon=2.5 algorithms=kmeans,crowd-tasking`
     """
-    old = policy_of(client.policy(curator))
+    old = policy_of(client.policies.get(curator))
     new = changed(old, changes)
     differing = differences(old, new)
     sent = bool(differing) and not dry_run
     policy = new.model_dump(mode="json", exclude_none=True)
     if sent:
-        policy = client.set_policy(policy, curator=curator)
+        policy = client.policies.set(policy, curator=curator)
     outcome = "nothing changes" if not differing else "it is set" if sent else "nothing was sent"
     if sent and curator is not None:
         outcome += f"; `tacit policy drop {curator}` restores the default"
@@ -235,9 +235,9 @@ def try_policy(
     curator: Curator = None,
 ) -> Answer:
     """Which rounds of the last 30 days would have been answered with these changes."""
-    asked = changed(policy_of(client.policy(curator)), changes or [])
+    asked = changed(policy_of(client.policies.get(curator)), changes or [])
     policy = asked.model_dump(mode="json", exclude_none=True)
-    response = client.preview_policy(policy, curator=curator)
+    response = client.policies.preview(policy, curator=curator)
 
     def human() -> None:
         typer.echo(
@@ -256,7 +256,7 @@ def drop(
     client: Client, curator: Annotated[str, typer.Argument(help="Id of the curator.")]
 ) -> Answer:
     """Delete your override of a curator's policy."""
-    client.drop_policy(curator)
+    client.policies.delete(curator)
     text = f"{curator} has the default policy"
     return Answer({"dropped": curator}, lambda: typer.echo(text))
 
@@ -266,21 +266,21 @@ def drop(
 def stop(client: Client, curator: Curator = None) -> Answer:
     """Stop participating in rounds and jobs, until started again. Readings are still collected;
     what was already sent cannot be recalled."""
-    return _stops(client.stop(curator), curator)
+    return _stops(client.curators.stop(curator), curator)
 
 
 @app.command("start")
 @at_curator
 def start(client: Client, curator: Curator = None) -> Answer:
     """Resume. Removes your stop; stops set by others stay."""
-    return _stops(client.start_again(curator), curator)
+    return _stops(client.curators.resume(curator), curator)
 
 
 @app.command("stops")
 @at_curator
 def stops(client: Client, curator: Curator = None) -> Answer:
     """Whether curators are stopped, by whom and since when."""
-    return _stops(client.stops(curator), curator)
+    return _stops(client.curators.stops(curator), curator)
 
 
 def _stops(response: api.Answer, curator: str | None) -> Answer:

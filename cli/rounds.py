@@ -72,7 +72,7 @@ def create(
     and a few milliseconds, needs additive sharing, and helps while every aggregator is honest. A
     declared sum (the default) is moved by a lie by any amount.
     """
-    made = client.create_query(_asked(source, validity, noise_tail))
+    made = client.queries.create(_asked(source, validity, noise_tail))
     return Answer(made, lambda: typer.echo(made["id"]))
 
 
@@ -96,7 +96,7 @@ def preview(
     """What a result would reveal, its error, and how far a lie could move it, before anything is
     spent."""
     asked = _asked(source, validity, noise_tail)
-    response = client.preview(asked, epsilons=epsilon or None, rhos=rho or None)
+    response = client.queries.preview(asked, epsilons=epsilon or None, rhos=rho or None)
 
     def human() -> None:
         print_report({name: response[name] for name in response.keys() - {"stops"}}, full=full)
@@ -132,7 +132,7 @@ def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> An
 @at_coordinator
 def list_queries(client: Client) -> Answer:
     """List all queries."""
-    response = list(client.queries())
+    response = list(client.queries.list())
     columns = ["id", "name", "function", "mechanism", "validity"]
     rows = []
     for item in response:
@@ -147,7 +147,7 @@ def stop(
     client: Client, query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")]
 ) -> Answer:
     """End the schedule of a query. Open rounds continue."""
-    response = client.stop_query(query_id)
+    response = client.queries.stop(query_id)
     return Answer(
         response, lambda: typer.echo(f"{query_id} opens no rounds since {response['stopped']}")
     )
@@ -182,7 +182,7 @@ def open_round(
     window = None if start is None or end is None else {"start": start, "end": end}
     options: dict[str, Any] = {} if deadline_s is None else {"deadline_s": deadline_s}
     with target.coordinator() as client:
-        opened = client.open_round(query_id, window=window, **options)
+        opened = client.rounds.open(query_id, window=window, **options)
         if not watch:
             return Answer(opened, lambda: typer.echo(opened["id"]))
         follow(client, opened["id"])
@@ -198,7 +198,9 @@ def list_rounds(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
 ) -> Answer:
     """Rounds, the newest first."""
-    response = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
+    response = list(
+        islice(client.rounds.list(state=state, query_id=query, newest_first=True), limit)
+    )
     lines = [line for each in response for line in _lines(each)] or ["no round"]
     return Answer(response, lambda: say("\n".join(lines), markup=False))
 
@@ -252,7 +254,7 @@ def compare(
     ] = False,
 ) -> Answer:
     """Difference and ratio of two results, with the noise of both; costs no privacy."""
-    comparison = client.compare(first_round, second_round, per_curator=per_curator)
+    comparison = client.rounds.compare(first_round, second_round, per_curator=per_curator)
     rows = [{name: _exact(value) for name, value in row.items()} for row in comparison.rows]
     return Answer({"rows": rows}, lambda: say(str(comparison)))
 
@@ -266,7 +268,7 @@ def _exact(value: Any) -> Any:
 def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """The privacy report of a result: who would have to collude to learn more; with --full the
     whole page."""
-    response = client.report(round_id)
+    response = client.rounds.report(round_id)
 
     def human() -> None:
         if full:
@@ -310,7 +312,7 @@ def verify(
         if trust is not None:
             fail("--curator and --trust exclude each other")
         with target.curator() as client:
-            answered = client.check_answer(curator, round_id)
+            answered = client.contributions.check(curator, round_id)
         code = 0 if answered["same_round"] else 1
         return Answer(answered, lambda: _print_check(answered), code)
     from cli.trust import read_trust
@@ -318,7 +320,7 @@ def verify(
     if trust is None and TRUST_FILE.exists():
         trust = TRUST_FILE
     with target.coordinator() as client:
-        checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
+        checked = client.rounds.verify(round_id, trust=None if trust is None else read_trust(trust))
     code = 1 if not checked["matches"] else 0 if checked["anchored"] else 3
     return Answer(checked, lambda: _print_verdict(checked), code)
 
@@ -369,7 +371,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
 @at_coordinator
 def received(client: Client, round_id: RoundId) -> Answer:
     """Progress of an open round: how many curators it awaits, and how many each aggregator has."""
-    response = client.received(round_id)
+    response = client.rounds.received(round_id)
     least = "unknown" if response["least"] is None else response["least"]
     awaited = "unknown" if response["expected"] is None else response["expected"]
     lines = [
@@ -394,7 +396,7 @@ def flow(
     end: Annotated[str | None, typer.Option("--to", help="RFC 3339; by default now.")] = None,
 ) -> Answer:
     """Whether contributions arrive, and where they stop: counts of the last 24 hours, or a span."""
-    response = client.flow(since=start, until=end)
+    response = client.rounds.flow(since=start, until=end)
     return Answer(response, lambda: say("\n".join(_flow_lines(response)), markup=False))
 
 
@@ -424,7 +426,7 @@ def _flow_lines(response: api.Answer) -> list[str]:
 @at_coordinator
 def refusals(client: Client, round_id: RoundId) -> Answer:
     """How many curators refuse a round, by reason; never which."""
-    response = client.refusals(round_id)
+    response = client.rounds.refusals(round_id)
     lines = refusal_lines(response) or ["no curator refuses"]
     return Answer(response, lambda: say("\n".join(lines)))
 
@@ -433,7 +435,7 @@ def refusals(client: Client, round_id: RoundId) -> Answer:
 @at_coordinator
 def refused(client: Client, round_id: RoundId) -> Answer:
     """Which curators of a proved round were refused by their proof, and why; for operators."""
-    response = client.refused(round_id)
+    response = client.rounds.refused_by_proof(round_id)
     return Answer(response, lambda: say("\n".join(refused_lines(response))))
 
 
@@ -442,7 +444,7 @@ def follow(client: Client, round_id: str) -> None:
     bar = Progress(
         TextColumn("round {task.description}"), BarColumn(), TimeElapsedColumn(), console=errors
     )
-    states = client.watch(round_id)
+    states = client.rounds.watch(round_id)
     first = next(states)  # before anything is shown: there may be no such round
     with bar:
         task = bar.add_task(first["state"], total=len(STEPS) - 1)
@@ -456,14 +458,14 @@ def follow(client: Client, round_id: str) -> None:
 def _refused(client: Client, round_id: str) -> list[str]:
     """How many refused, by reason, where the caller may see it."""
     try:
-        response = client.refusals(round_id)
+        response = client.rounds.refusals(round_id)
     except Problem:
         return []
     return refusal_lines(response)
 
 
 def _result(client: Client, round_id: str, full: bool) -> Answer:
-    response = client.result(round_id)
+    response = client.rounds.result(round_id)
 
     def human() -> None:
         for line in result_lines(response):

@@ -273,7 +273,7 @@ def list_anchors(target: Target) -> Answer:
     """List the services as the parties of a curator service know them (--url, --token of its
     operator)."""
     with _curators(target) as client:
-        response = client.anchors()["anchors"]
+        response = client.trust.anchors()["anchors"]
     rows = [
         [each["role"], each["name"], each["fingerprint"], "FORKED" if each["forked"] else ""]
         for each in response
@@ -289,7 +289,7 @@ def drop(
     """Forget an aggregator whose keys are lost: the parties of a curator service no longer
     participate in its rounds (--url, --token of its operator)."""
     with _curators(target) as client:
-        client.drop_anchor(name)
+        client.trust.drop_anchor(name)
     return Answer({"dropped": name}, lambda: typer.echo(f"{name} is not anchored any more"))
 
 
@@ -415,7 +415,7 @@ def aggregator(
 @at_coordinator
 def list_paired(client: Client) -> Answer:
     """List the coordinator's aggregators, and whether they are reachable."""
-    response = list(client.aggregators(health=True))
+    response = list(client.aggregators.list(health=True))
     columns = ["id", "operator", "url", "fingerprint", "now"]
     rows = [[*(item[name] for name in columns[:-1]), _reachability(item)] for item in response]
     return tabled(response, "Aggregators", columns, rows)

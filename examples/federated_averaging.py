@@ -53,13 +53,13 @@ with tacit.Client.at_home() as client, tacit.Client.at_home(service="curator") a
     model, start = np.zeros(FEATURES + 1), datetime.now(UTC).replace(microsecond=0)
     for number in range(ROUNDS):
         begin = start - timedelta(minutes=ROUNDS - number)
-        curator.send_readings([
+        curator.readings.send([
             {"curator": f"site-{site}", "device": "trainer", "register": "model:gradient",
              "time": begin.isoformat(), "unit": "1", "kind": "instant",
              "values": [f"{value:.9f}" for value in gradient(model, *data)]}
             for site, data in enumerate(sites)
         ])  # fmt: skip
-        result = client.ask(QUERY, window=(begin, begin + timedelta(minutes=1)))
+        result = client.rounds.ask(QUERY, window=(begin, begin + timedelta(minutes=1)))
         model += 3 * np.array([float(value) for value in result.value]) / result.participants
         spent = zcdp_epsilon(float(QUERY.rho) * (number + 1), 1e-6)
         print(f"round {number + 1}: accuracy {accuracy(model):.3f}, spent ({spent:.2f}, 10^-6)")

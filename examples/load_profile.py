@@ -27,7 +27,7 @@ with tacit.Client.at_home() as client, open("profiles.csv", "w", newline="") as 
     rows = csv.DictWriter(table, ["day", "part", "index", "value", "low", "high", "unit"])
     rows.writeheader()
     for day in (FIRST.replace(tzinfo=UTC) + timedelta(days=number) for number in range(DAYS)):
-        result = client.ask(PROFILE, window=(day, day + timedelta(days=1)))
+        result = client.rounds.ask(PROFILE, window=(day, day + timedelta(days=1)))
         rows.writerows({"day": f"{day:%Y-%m-%d}", **row} for row in result.rows())
         result.plot().savefig(f"profile-{day:%Y-%m-%d}.png")
         print(f"{day:%Y-%m-%d}: {sum(result.value):,.1f} kWh, {result.participants} curators")

@@ -195,7 +195,7 @@ async def soak(
             for name, access in site.hosts.items()
         }
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        ids = [(await coordinator.create_query(item))["id"] for item in made]
+        ids = [(await coordinator.queries.create(item))["id"] for item in made]
 
         async def work() -> None:
             while not over.is_set() or not done.enough(plan):
@@ -309,7 +309,7 @@ async def _give(site: Site, hosts: Mapping[str, AsyncClient], number: int, done:
             }
             for name in names
         ]
-        answers = await client.send_readings(items)
+        answers = await client.readings.send(items)
         for name, answer in zip(names, answers, strict=True):
             if answer["status"] in ("accepted", "duplicate"):
                 done.acknowledged[name].add(number)
@@ -322,14 +322,14 @@ async def _one_round(
     start, end = _window(number)
     window = {"start": format_instant(start), "end": format_instant(end)}
     try:
-        opened = await coordinator.open_round(query_id, window=window)
+        opened = await coordinator.rounds.open(query_id, window=window)
     except Problem as problem:
         done.not_opened[problem.name] += 1
         return
     state = await _end_of(coordinator, opened["id"])
     ran = Ran(number, opened["id"], exact, state["state"], state["reason"], state["participants"])
     if ran.state == "released":
-        checked = await coordinator.verify(ran.id)
+        checked = await coordinator.rounds.verify(ran.id)
         ran.total, ran.matches = int(checked["result"]["sum"]), checked["matches"]
     done.rounds.append(ran)
 
@@ -339,7 +339,7 @@ async def _end_of(coordinator: AsyncClient, round_id: str) -> dict[str, Any]:
     end = time.monotonic() + FINISH_S
     while time.monotonic() < end:
         try:
-            async for state in coordinator.watch(round_id, end - time.monotonic()):
+            async for state in coordinator.rounds.watch(round_id, end - time.monotonic()):
                 if state["state"] in ("released", "aborted"):
                     return dict(state)
         except (httpx.TransportError, Problem):

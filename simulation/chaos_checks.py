@@ -108,7 +108,7 @@ async def ask(site: Site) -> Answers:
                 path = f"/v1/curators/{name}/contributions"
                 async for item in client.pages(path, "contributions", limit=1000):
                     contributions.append(_contribution(name, item))
-                accepted[name] = int((await client.reading_counts(name))["accepted"])
+                accepted[name] = int((await client.readings.counts(name))["accepted"])
     async with site.coordinator.client() as coordinator:
         numbers = {}
         async for row in coordinator.pages("/v1/curators", "curators", limit=1000):
@@ -117,7 +117,7 @@ async def ask(site: Site) -> Answers:
         async for event in coordinator.pages("/v1/budget/events", "events", limit=1000):
             if event["kind"] == "round_debited":
                 debits[str(event["payload"]["round"])] += 1
-        verified = bool((await coordinator.verify_budget())["verified"])
+        verified = bool((await coordinator.budget.verify())["verified"])
     return Answers(numbers, tuple(contributions), accepted, verified, dict(debits))
 
 

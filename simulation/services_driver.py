@@ -146,10 +146,10 @@ class Services:
             AsyncClient(self.coordinator, self.token) as coordinator,
         ):
             ids = [f"{join.party}-{place:07d}" for place in range(population.curators)]
-            await curators.enrol(self.join_token, ids)
-            await curators.set_policy(AGREEING)
-            created = await coordinator.create_query(json.loads(query.canonical()))
-            identity = await coordinator.identity()
+            await curators.parties.enrol(self.join_token, ids)
+            await curators.policies.set(AGREEING)
+            created = await coordinator.queries.create(json.loads(query.canonical()))
+            identity = await coordinator.keys.identity()
             for transport in faults.values():
                 transport.network = network
             yield _Host(
@@ -195,7 +195,7 @@ class _Host:
         await self._give_readings(event, window)
         wall, cpu = time.perf_counter(), self.driver.cpu_s()
         shown = {"start": format_instant(window[0]), "end": format_instant(window[1])}
-        opened = await self.coordinator.open_round(self.query_id, window=shown)
+        opened = await self.coordinator.rounds.open(self.query_id, window=shown)
         state = await self._follow(opened["id"], senders)
         wall, cpu = time.perf_counter() - wall, self.driver.cpu_s() - cpu
         stages = self._exact(event, senders)
@@ -241,14 +241,14 @@ class _Host:
             named = [self.ids[place] for place in np.flatnonzero(members)]
             for start in range(0, len(named), NAMED_AT_ONCE):
                 some = named[start : start + NAMED_AT_ONCE]
-                await self.coordinator.record_event({"kind": kind, "curators": some})
+                await self.coordinator.budget.record_event({"kind": kind, "curators": some})
         self.known = event.enrolled.copy()
 
     async def _set_policies(self, refusing: Bits) -> None:
         for place in np.flatnonzero(refusing & ~self.refusing):
-            await self.curators.set_policy(REFUSING, curator=self.ids[place])
+            await self.curators.policies.set(REFUSING, curator=self.ids[place])
         for place in np.flatnonzero(self.refusing & ~refusing):
-            await self.curators.drop_policy(self.ids[place])
+            await self.curators.policies.delete(self.ids[place])
         self.refusing = refusing
 
     async def _give_readings(self, event: RoundEvents, window: tuple[datetime, datetime]) -> None:
@@ -268,7 +268,7 @@ class _Host:
             name = self.ids[owner]
             instant = format_instant(start + timedelta(microseconds=moment))
             lines.append(f"{name},{name},{instant},{format_exact(Fraction(quantity) / unit)}")
-        answer = await self.curators.import_readings(
+        answer = await self.curators.readings.import_file(
             "\n".join(lines).encode(),
             unit=self.query.unit,
             register=self.query.register_name,
@@ -285,8 +285,8 @@ class _Host:
         if self.driver.alone and not senders.all() and senders.any():
             await self._delivered(round_id, self.ids[int(np.flatnonzero(senders)[0])])
             with contextlib.suppress(RoundClosed):  # it was faster
-                await self.coordinator.close_round(round_id)
-        watched = self.coordinator.watch(round_id, self.query.deadline_s + GRACE_S)
+                await self.coordinator.rounds.close(round_id)
+        watched = self.coordinator.rounds.watch(round_id, self.query.deadline_s + GRACE_S)
         return [state async for state in watched][-1]
 
     async def _delivered(self, round_id: str, curator: str) -> None:

@@ -183,7 +183,7 @@ def _require_paired(deployment: Deployment) -> None:
         if (reason := why_not_ready(service)) is not None:
             raise RuntimeError(reason)
     with deployment.coordinator.client() as client:
-        paired = {item["id"] for item in client.aggregators()}
+        paired = {item["id"] for item in client.aggregators.list()}
     missing = [item.id for item in deployment.aggregators if item.id not in paired]
     if missing:
         raise RuntimeError(
@@ -376,7 +376,7 @@ def _show_budget(deployment: Deployment, queries: list[str]) -> None:
     """The coordinator's ledger after the sound rounds; the last of them was local."""
     console.rule("[bold]the total cost of these rounds", align="left")
     with deployment.coordinator.client() as client:
-        print_budget(client.budget(query_id=queries[-1]))
+        print_budget(client.budget.get(query_id=queries[-1]))
 
 
 @dataclass(frozen=True)
@@ -397,10 +397,10 @@ def _perform(deployment: Deployment, act: Act) -> Performed:
     """Run a round."""
     query = {**act.query, "name": f"demo-{act.query['mechanism']}"}
     with deployment.coordinator.client() as client:
-        created = client.create_query(query)
-        opened = client.open_round(created["id"], window=_window())
-        response = client.wait_for(opened["id"], 60)
-        return Performed(created["id"], response, client.verify(opened["id"]))
+        created = client.queries.create(query)
+        opened = client.rounds.open(created["id"], window=_window())
+        response = client.rounds.wait(opened["id"], 60)
+        return Performed(created["id"], response, client.rounds.verify(opened["id"]))
 
 
 def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:

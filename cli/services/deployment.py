@@ -444,7 +444,7 @@ def pair(deployment: Deployment) -> None:
             with service.client() as aggregator:
                 paired = any(
                     token["scopes"] == ["coordinator"] and token["revoked"] is None
-                    for token in aggregator.tokens()
+                    for token in aggregator.tokens.list()
                 )
                 if service.id in approved and paired:
                     continue

@@ -156,9 +156,9 @@ def _site(deployment: Deployment, hosts: Sequence[ServiceAddress]) -> chaos.Site
         names = tuple(f"{host.id}-meter-{place}" for place in range(CURATORS_PER_HOST))
         made = join_token(deployment, host.id, PartyKind.HOST, len(names), 3600)
         with host.client() as client:
-            client.enrol(made.to_text(), list(names))
-            policy = client.policy()
-            client.set_policy({**policy, "min_participants": 1})
+            client.parties.enrol(made.to_text(), list(names))
+            policy = client.policies.get()
+            client.policies.set({**policy, "min_participants": 1})
         curators[host.id] = names
     return chaos.Site(
         chaos.Access(deployment.coordinator.url, deployment.coordinator.token),

@@ -69,13 +69,13 @@ def _seen(service: ServiceAddress) -> dict[str, Any]:
 
 def _work(client: Client) -> dict[str, Any]:
     """The coordinator's aggregators and rounds, and what needs an operator there."""
-    last = next(iter(client.rounds(newest_first=True)), None)
-    schedules = client.budget_outlook()["schedules"]
+    last = next(iter(client.rounds.list(newest_first=True)), None)
+    schedules = client.budget.outlook()["schedules"]
     coming = min(schedules, key=lambda item: item["next"], default=None)
     return {
-        "aggregators": [dict(item) for item in client.aggregators(health=True)],
+        "aggregators": [dict(item) for item in client.aggregators.list(health=True)],
         "last": None if last is None else dict(last),
-        "conditions": [dict(item) for item in client.conditions()],
+        "conditions": [dict(item) for item in client.notifications.conditions()],
         "next": None if coming is None else {key: coming[key] for key in ("name", "next")},
     }
 

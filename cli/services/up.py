@@ -213,7 +213,7 @@ def browse(
         service = (deployment.curator if curator else deployment.coordinator).url
     try:
         with target.curator() if curator else target.coordinator() as client:
-            made = client.console_code()
+            made = client.tokens.sign_in_code()
     except Problem as problem:
         if problem.name != "not_found":
             raise

@@ -9,6 +9,8 @@ import tacit
 from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
+    C,
+    Group,
     Json,
     Steps,
     Stream,
@@ -116,20 +118,20 @@ def _ledger_seals() -> Stream[Answer]:
     return pages_of(Answer, "/v1/budget/seals", "seals")
 
 
-class Budget:
+class Budget(Group[C]):
     """The public ledger of the coordinator."""
 
-    budget = operation(_budget)
-    curator_budget = operation(_curator_budget)
-    budget_events = stream(_budget_events)
+    get = operation(_budget)
+    curator = operation(_curator_budget)
+    events = stream(_budget_events)
     record_event = operation(_record_event)
-    verify_budget = operation(_verify_budget)
-    ledger_seals = stream(_ledger_seals)
-    budget_limits = operation(_budget_limits)
-    set_budget_limits = operation(_set_budget_limits)
-    preview_cost = operation(_preview_cost)
-    forecast_budget = operation(_forecast_budget)
-    budget_history = operation(_budget_history)
-    budget_outlook = operation(_budget_outlook)
+    verify = operation(_verify_budget)
+    seals = stream(_ledger_seals)
+    limits = operation(_budget_limits)
+    set_limits = operation(_set_budget_limits)
+    preview = operation(_preview_cost)
+    forecast = operation(_forecast_budget)
+    history = operation(_budget_history)
+    outlook = operation(_budget_outlook)
     round_charges = operation(_round_charges)
     proposals = operation(_proposals)

@@ -15,9 +15,9 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from tacit.answers.base import Answer, Support
+from tacit.answers.base import Answer, Audited, Support
 from tacit.client.budget import Budget
-from tacit.client.curator import Readings
+from tacit.client.curator import Contributions, Curators, Ledger, Policies, Readings, Records
 from tacit.client.exchange import (
     KEY,
     SAFE,
@@ -41,7 +41,14 @@ from tacit.client.exchange import (
 from tacit.client.jobs import Datasets, Jobs
 from tacit.client.notifications import Notifications
 from tacit.client.problems import NotFinished, Problem
-from tacit.client.registry import Registry
+from tacit.client.registry import (
+    Aggregators,
+    Groups,
+    Keys,
+    Parties,
+    Tokens,
+    Trust,
+)
 from tacit.client.rounds import Queries, Rounds
 from tacit.errors import NoDeployment
 
@@ -128,6 +135,11 @@ def _support() -> Steps[Support]:
     return answer_of(Support, get("/v1/support"))
 
 
+def _audit() -> Stream[Audited]:
+    """Who did what on a service's pages, the newest first."""
+    return pages_of(Audited, "/v1/audit", "audit")
+
+
 class Plain:
     """Calls that every service accepts."""
 
@@ -137,27 +149,122 @@ class Plain:
     pages = stream(_pages)
     ready = operation(_ready)
     support = operation(_support)
+    audit = stream(_audit)
     wait_until_ready = operation(_wait_until_ready)
 
 
 #     with Client(coordinator_url, token) as client:
-#         found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
-#         print(found.value, found.interval)
+#         result = client.rounds.ask(query, window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
+#         print(result.value, result.interval)
 #
 #     async with AsyncClient(coordinator_url, token) as client:
-#         async for query in client.queries(): ...
+#         async for query in client.queries.list(): ...
 #
-# A client connects to one service: queries, rounds, budget and registry are calls of the
-# coordinator, readings, policies and statements those of a curator service. Answers are the models
-# of `tacit.answers`; errors are `tacit.Error`: `Problem` for a refusal, `NoAnswer` for no answer.
+# A client connects to one service. Answers are the models of `tacit.answers`; errors are
+# `tacit.Error`: `Problem` for a refusal, `NoAnswer` for no answer.
 
 T = TypeVar("T")
 LINES: Final = "tacit_lines"
 """Where a streamed answer keeps what gives its lines."""
 
 
-class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Notifications, Readings, Datasets):
-    """Every call that a client has."""
+class Calls(Plain):
+    """Every call that a client has, in groups by subject.
+
+    Of a coordinator: queries, rounds, jobs, datasets, budget, groups. Of a curator service:
+    readings, records, contributions, ledger, policies. Of several: curators, parties, aggregators,
+    tokens, keys, trust, notifications.
+    """
+
+    @property
+    def queries(self) -> Queries[Self]:
+        """What rounds compute."""
+        return Queries(self)
+
+    @property
+    def rounds(self) -> Rounds[Self]:
+        """Rounds of a query, and what they released."""
+        return Rounds(self)
+
+    @property
+    def jobs(self) -> Jobs[Self]:
+        """Algorithms on stored datasets, and over curators."""
+        return Jobs(self)
+
+    @property
+    def datasets(self) -> Datasets[Self]:
+        """Data for jobs."""
+        return Datasets(self)
+
+    @property
+    def budget(self) -> Budget[Self]:
+        """The public ledger of the coordinator."""
+        return Budget(self)
+
+    @property
+    def aggregators(self) -> Aggregators[Self]:
+        """The aggregators of a coordinator."""
+        return Aggregators(self)
+
+    @property
+    def parties(self) -> Parties[Self]:
+        """Parties of a coordinator or curator service: invitations, enrolment, new identities."""
+        return Parties(self)
+
+    @property
+    def curators(self) -> Curators[Self]:
+        """Curators: all that a coordinator knows, or those that a curator service hosts."""
+        return Curators(self)
+
+    @property
+    def groups(self) -> Groups[Self]:
+        """Named groups of curators."""
+        return Groups(self)
+
+    @property
+    def tokens(self) -> Tokens[Self]:
+        """Access to a service."""
+        return Tokens(self)
+
+    @property
+    def keys(self) -> Keys[Self]:
+        """A service's own keys: storage, sealing, identity."""
+        return Keys(self)
+
+    @property
+    def trust(self) -> Trust[Self]:
+        """Identities of others that a service follows, and their confirmation."""
+        return Trust(self)
+
+    @property
+    def notifications(self) -> Notifications[Self]:
+        """What needs an operator."""
+        return Notifications(self)
+
+    @property
+    def readings(self) -> Readings[Self]:
+        """Readings of a curator service."""
+        return Readings(self)
+
+    @property
+    def records(self) -> Records[Self]:
+        """Tables, sequences and sets of a service's curators."""
+        return Records(self)
+
+    @property
+    def ledger(self) -> Ledger[Self]:
+        """What a service's curators have spent."""
+        return Ledger(self)
+
+    @property
+    def contributions(self) -> Contributions[Self]:
+        """What curators contributed to rounds and jobs."""
+        return Contributions(self)
+
+    @property
+    def policies(self) -> Policies[Self]:
+        """What curators agree to."""
+        return Policies(self)
 
 
 class Client(Calls):

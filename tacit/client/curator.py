@@ -8,6 +8,8 @@ from typing import Any, Literal
 from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
+    C,
+    Group,
     Json,
     Request,
     Steps,
@@ -171,6 +173,11 @@ def _reading_counts(curator: str) -> Steps[answers.curator.ReadingCounts]:
     return answer_of(answers.curator.ReadingCounts, get(f"/v1/curators/{curator}/readings"))
 
 
+def _curators(*, prefix: str | None = None) -> Stream[Answer]:
+    """The roster, by number; `prefix`: only those whose id begins so."""
+    return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix})
+
+
 def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Answer]:
     """The curators of a curator service: budget left, newest reading, stops; `only`: of one filter
     (out_of_budget, without_bound, silent, stopped, own_policy)."""
@@ -268,39 +275,65 @@ def _policy_path(curator: str | None) -> str:
     return "/v1/policy" if curator is None else f"/v1/curators/{curator}/policy"
 
 
-class Readings:
-    """Readings of a service's curators, their policies and their ledgers."""
+class Readings(Group[C]):
+    """Readings of a curator service."""
 
-    send_readings = operation(_send_readings)
-    import_readings = operation(_import_readings)
+    send = operation(_send_readings)
+    import_file = operation(_import_readings)
     import_progress = operation(_import_progress)
-    put_records = operation(_put_records)
-    records = operation(_records)
-    drop_records = operation(_drop_records)
-    put_items = operation(_put_items)
-    items = operation(_items)
-    drop_items = operation(_drop_items)
-    statement = operation(_statement)
-    verify_ledger = operation(_verify_ledger)
-    history = stream(_history)
-    debits = stream(_debits)
-    reports = stream(_reports)
-    answer = operation(_answer)
-    answer_anchors = operation(_answer_anchors)
-    answer_transcript = operation(_answer_transcript)
-    check_answer = operation(_check_answer)
-    reading_counts = operation(_reading_counts)
-    own_curators = stream(_own_curators)
-    summary = operation(_summary)
+    counts = operation(_reading_counts)
     intake = operation(_intake)
     silent_devices = stream(_silent_devices)
     registers = operation(_registers)
     completeness = operation(_completeness)
     calendar = operation(_calendar)
-    policy = operation(_policy)
-    set_policy = operation(_set_policy)
-    preview_policy = operation(_preview_policy)
-    drop_policy = operation(_drop_policy)
+
+
+class Records(Group[C]):
+    """Tables, sequences and sets of a service's curators."""
+
+    put = operation(_put_records)
+    get = operation(_records)
+    delete = operation(_drop_records)
+    put_items = operation(_put_items)
+    get_items = operation(_items)
+    delete_items = operation(_drop_items)
+
+
+class Ledger(Group[C]):
+    """What a service's curators have spent."""
+
+    statement = operation(_statement)
+    verify = operation(_verify_ledger)
+    debits = stream(_debits)
+
+
+class Contributions(Group[C]):
+    """What curators contributed to rounds and jobs."""
+
+    list = stream(_history)
+    reports = stream(_reports)
+    get = operation(_answer)
+    anchors = operation(_answer_anchors)
+    transcript = operation(_answer_transcript)
+    check = operation(_check_answer)
+
+
+class Curators(Group[C]):
+    """Curators: all that a coordinator knows, or those that a curator service hosts."""
+
+    list = stream(_curators)
+    hosted = stream(_own_curators)
+    summary = operation(_summary)
     stops = operation(_stops)
     stop = operation(_stop)
-    start_again = operation(_start_again)
+    resume = operation(_start_again)
+
+
+class Policies(Group[C]):
+    """What curators agree to."""
+
+    get = operation(_policy)
+    set = operation(_set_policy)
+    preview = operation(_preview_policy)
+    delete = operation(_drop_policy)

@@ -22,6 +22,7 @@ from collections.abc import (
     Container,
     Coroutine,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
 )
@@ -253,12 +254,12 @@ def text_of(path: str) -> Steps[str]:
 
 # How one definition of a call becomes a method of the blocking and of the asynchronous client.
 #
-#     class Queries:
-#         query = operation(query)        # Client.query(...) -> AskedQuery, AsyncClient: awaitable
-#         queries = stream(queries)         # Client: iterator, AsyncClient: asynchronous iterator
+#     class Queries(Group[C]):
+#         get = operation(_query)   # client.queries.get(...) -> AskedQuery; AsyncClient: awaitable
+#         list = stream(_queries)   # Client: iterator; AsyncClient: asynchronous iterator
 #
-# A descriptor makes the method for the class that it is accessed through, with a real signature:
-# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` show it.
+# A descriptor makes the method for the client that it is accessed through, with a real signature:
+# `help(client.queries)` shows all calls of a group.
 
 P = ParamSpec("P")
 
@@ -277,6 +278,19 @@ class RunsAsync(Protocol):
     def iterate_async(self, call: Stream[T]) -> AsyncIterator[T]: ...
 
 
+C = TypeVar("C", covariant=True)
+
+
+class Group(Generic[C]):
+    """The calls of a client about one subject: `client.jobs`, `client.rounds`."""
+
+    def __init__(self, client: C) -> None:
+        self.client = client
+
+    def __dir__(self) -> Iterable[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+
 class operation(Generic[P, T]):  # noqa: N801, used like a decorator
     """A call with one answer."""
 
@@ -287,14 +301,17 @@ class operation(Generic[P, T]):  # noqa: N801, used like a decorator
         self.name = name
 
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
+    def __get__(self, caller: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
     @overload
-    def __get__(self, client: Runs, owner: type) -> Callable[P, T]: ...
+    def __get__(self, caller: Runs | Group[Runs], owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        made = _answering(self.call, self.name, hasattr(owner, "run_async"))
-        return made if client is None else MethodType(made, client)
+    def __get__(
+        self, caller: RunsAsync | Group[RunsAsync], owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, caller: Any, owner: type) -> Any:
+        client = caller.client if isinstance(caller, Group) else caller
+        method = _answering(self.call, self.name, hasattr(client or owner, "run_async"))
+        return method if client is None else MethodType(method, client)
 
 
 class stream(Generic[P, T]):  # noqa: N801, used like a decorator
@@ -307,14 +324,17 @@ class stream(Generic[P, T]):  # noqa: N801, used like a decorator
         self.name = name
 
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
+    def __get__(self, caller: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
     @overload
-    def __get__(self, client: Runs, owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, caller: Runs | Group[Runs], owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
-    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        made = _yielding(self.call, self.name, hasattr(owner, "iterate_async"))
-        return made if client is None else MethodType(made, client)
+    def __get__(
+        self, caller: RunsAsync | Group[RunsAsync], owner: type
+    ) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, caller: Any, owner: type) -> Any:
+        client = caller.client if isinstance(caller, Group) else caller
+        method = _yielding(self.call, self.name, hasattr(client or owner, "iterate_async"))
+        return method if client is None else MethodType(method, client)
 
 
 @functools.cache

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+from pydantic import PrivateAttr
 
 from tacit.answers import jobs
+from tacit.client.drawing import points_or_bars
 from tacit.client.objects import frame, table, text
+
+EDGES: Final = "edges.txt"
+"""The file of a published graph: two vertices a line."""
 
 
 class Job(jobs.Job):
@@ -31,31 +38,28 @@ class Job(jobs.Job):
 class JobResult(jobs.JobResult):
     """What a job published."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The summary's main list as records: points (such as centres) with a field for each of
-        `columns` and for each list that has one figure a point (such as their counts); else its
-        longest list; else one record of its single figures. Files of a result are apart
-        (`result_file`)."""
-        lists = {name: value for name, value in self.summary.items() if isinstance(value, list)}
-        columns = lists.pop("columns", [])
-        for points in lists.values():
-            if points and all(_is_point(point, len(columns)) for point in points):
-                figures = {
-                    name: value
-                    for name, value in lists.items()
-                    if len(value) == len(points) and not any(map(_nested, value))
-                }
-                return [
-                    {
-                        **dict(zip(columns, point, strict=True)),
-                        **{name: value[place] for name, value in figures.items()},
-                    }
-                    for place, point in enumerate(points)
-                ]
-        name = max(lists, key=lambda each: len(lists[each]), default=None)
-        if name is None:
+    _tables: dict[str, bytes] = PrivateAttr(default_factory=dict)
+
+    @property
+    def tables(self) -> list[str]:
+        """The files whose rows `rows` and `to_frame` give: the client fetched them."""
+        return list(self._tables)
+
+    def rows(self, table: str | None = None) -> list[dict[str, Any]]:
+        """The rows of a file of the result (`tables`), without a name of the first; of a result
+        without tables one record, its summary. Raises ValueError for a file that is none of
+        `tables`."""
+        if table is None and not self._tables:
             return [dict(self.summary)]
-        return [each if isinstance(each, dict) else {name: each} for each in lists[name]]
+        table = table or self.tables[0]
+        if table not in self._tables:
+            raise ValueError(f"no table {table!r}; there are: {', '.join(self.tables) or 'none'}")
+        lines = self._tables[table].decode().splitlines()
+        edges = table == EDGES
+        head, *body = csv.reader(lines, delimiter="\t" if edges else ",")
+        if edges:
+            head, body = ["source", "target"], [head, *body]
+        return [dict(zip(head, map(_value, row), strict=True)) for row in body]
 
     def __str__(self) -> str:
         kind = f"{self.algorithm} ({self.stance}), job {self.job}"
@@ -66,9 +70,15 @@ class JobResult(jobs.JobResult):
         parts = (", ".join(single), ", ".join(lists), names and f"files: {', '.join(names)}")
         return "\n".join([kind, *(part for part in parts if part)])
 
-    def to_frame(self) -> Any:
+    def to_frame(self, table: str | None = None) -> Any:
         """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
-        return frame(self.rows())
+        return frame(self.rows(table))
+
+    def plot(self, table: str | None = None) -> Any:
+        """The rows as a matplotlib figure, drawn here: points of a numeric table by their first two
+        columns, each as large as its count; records with a count as bars, at most 30; other figures
+        as lines. Raises MissingExtra without matplotlib, ValueError where no row has a number."""
+        return points_or_bars(self.rows(table), f"{self.algorithm}, {self.stance}")
 
     def _repr_html_(self) -> str:
         shown = [(name, str(value)[:200]) for name, value in self.summary.items()]
@@ -79,9 +89,16 @@ def _nested(value: object) -> bool:
     return isinstance(value, list | dict)
 
 
-def _is_point(value: object, length: int) -> bool:
-    """Whether it is a list of this many figures, of one or more."""
-    return isinstance(value, list) and len(value) == length > 0 and not any(map(_nested, value))
+def _value(text: str) -> int | float | str:
+    """A cell of a table: a number where it is written as one. `007` is a name."""
+    if text != "0" and text.startswith("0") and not text.startswith("0."):
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 class Picture(bytes):

@@ -16,6 +16,8 @@ from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
     KEY,
+    C,
+    Group,
     Json,
     Request,
     Steps,
@@ -35,9 +37,11 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
+from tacit.client.job_objects import EDGES
 from tacit.errors import Error
 
 UPLOAD_WAIT_S = 600.0
+LARGEST_TABLE_BYTES: Final = 16_000_000
 
 
 def _add_dataset(
@@ -49,7 +53,7 @@ def _add_dataset(
     key: str | None = None,
     **fields: Any,
 ) -> Steps[answers.datasets.Dataset]:
-    """Hand in a dataset: `content` of its file (or of each part by name), or `rows` with `columns`,
+    """Upload a dataset: `content` of its file (or of each part by name), or `rows` with `columns`,
     or a `url` that the deployment allows. Also `roles`, `privacy_unit`, `budget`, `purpose`,
     `revision_of`, `universe`."""
     said: Json = {"name": name, "kind": kind, "format": format, **fields}
@@ -106,14 +110,14 @@ def _delete_dataset(dataset_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/datasets/{dataset_id}")
 
 
-class Datasets:
+class Datasets(Group[C]):
     """Data for jobs."""
 
-    add_dataset = operation(_add_dataset)
-    datasets = stream(_datasets)
-    dataset = operation(_dataset)
-    dataset_ledger = operation(_dataset_ledger)
-    delete_dataset = operation(_delete_dataset)
+    add = operation(_add_dataset)
+    list = stream(_datasets)
+    get = operation(_dataset)
+    ledger = operation(_dataset_ledger)
+    delete = operation(_delete_dataset)
 
 
 FINISHED: Final = ("succeeded", "failed", "cancelled")
@@ -189,6 +193,18 @@ def _wait_for_job(
     return (yield from _job_result(job_id))
 
 
+def _run_job(
+    job: Json,
+    timeout_s: float = 3600.0,
+    *,
+    progress: Callable[[tacit.Job], object] | None = None,
+    key: str | None = None,
+) -> Steps[tacit.JobResult]:
+    """Submit a job and wait for its result: `submit`, then `wait`."""
+    submitted = yield from _submit_job(job, key=key)
+    return (yield from _wait_for_job(submitted.id, timeout_s, progress=progress))
+
+
 def _compare_jobs(ids: Sequence[str]) -> Steps[Answer]:
     """Two to four jobs that succeeded, side by side; keys that differ are marked."""
     return answer_of(Answer, get("/v1/jobs/compare", {"ids": ",".join(ids)}))
@@ -200,8 +216,13 @@ def _cancel_job(job_id: str) -> Steps[tacit.Job]:
 
 
 def _job_result(job_id: str) -> Steps[tacit.JobResult]:
-    """The published result."""
-    return answer_of(tacit.JobResult, get(f"/v1/jobs/{job_id}/result"))
+    """The published result, with its tables of up to 16 MB each."""
+    result = yield from answer_of(tacit.JobResult, get(f"/v1/jobs/{job_id}/result"))
+    for file in result.files:
+        tabular = file.media_type == "text/csv" or file.name == EDGES
+        if tabular and file.bytes <= LARGEST_TABLE_BYTES:
+            result._tables[file.name] = yield from _job_file(job_id, file.name)
+    return result
 
 
 def _job_report(job_id: str) -> Steps[tacit.Report]:
@@ -285,32 +306,33 @@ def _stop_job_schedule(schedule_id: str) -> Steps[answers.jobs.WholeJobSchedule]
     )
 
 
-class Jobs:
+class Jobs(Group[C]):
     """Algorithms on stored datasets, and over curators."""
 
     algorithms = operation(_algorithms)
     algorithm = operation(_algorithm)
-    submit_job = operation(_submit_job)
-    preview_job = operation(_preview_job)
-    jobs = stream(_jobs)
-    job = operation(_job)
-    watch_job = stream(_watch_job)
-    job_events = stream(_job_events)
-    wait_for_job = operation(_wait_for_job)
-    compare_jobs = operation(_compare_jobs)
-    cancel_job = operation(_cancel_job)
-    job_result = operation(_job_result)
-    job_report = operation(_job_report)
-    job_report_words = operation(_job_report_words)
-    job_file = operation(_job_file)
-    job_plot = operation(_job_plot)
-    job_archive = operation(_job_archive)
-    job_evaluation = operation(_job_evaluation)
-    collecting_jobs = operation(_collecting_jobs)
-    job_step = operation(_job_step)
+    run = operation(_run_job)
+    submit = operation(_submit_job)
+    preview = operation(_preview_job)
+    list = stream(_jobs)
+    get = operation(_job)
+    watch = stream(_watch_job)
+    events = stream(_job_events)
+    wait = operation(_wait_for_job)
+    compare = operation(_compare_jobs)
+    cancel = operation(_cancel_job)
+    result = operation(_job_result)
+    report = operation(_job_report)
+    report_text = operation(_job_report_words)
+    file = operation(_job_file)
+    plot = operation(_job_plot)
+    archive = operation(_job_archive)
+    evaluation = operation(_job_evaluation)
+    collecting = operation(_collecting_jobs)
+    step = operation(_job_step)
     send_reports = operation(_send_reports)
-    schedule_job = operation(_schedule_job)
-    preview_job_schedule = operation(_preview_job_schedule)
-    job_schedules = stream(_job_schedules)
-    job_schedule = operation(_job_schedule)
-    stop_job_schedule = operation(_stop_job_schedule)
+    schedule = operation(_schedule_job)
+    preview_schedule = operation(_preview_job_schedule)
+    list_schedules = stream(_job_schedules)
+    get_schedule = operation(_job_schedule)
+    stop_schedule = operation(_stop_job_schedule)

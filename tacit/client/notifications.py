@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tacit.answers import notifications as answers
 from tacit.client.exchange import (
+    C,
+    Group,
     Request,
     Steps,
     Stream,
@@ -31,9 +33,9 @@ def _send_test() -> Steps[answers.TestOfNotifications]:
     return answer_of(answers.TestOfNotifications, Request("POST", "/v1/notifications/test"))
 
 
-class Notifications:
+class Notifications(Group[C]):
     """What needs an operator."""
 
     conditions = operation(_conditions)
-    notifications = stream(_notifications)
-    send_test_notification = operation(_send_test)
+    list = stream(_notifications)
+    send_test = operation(_send_test)

@@ -5,7 +5,6 @@ a query would cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
 from fractions import Fraction
@@ -14,8 +13,8 @@ from typing import Any, Final
 
 from tacit.answers import queries, rounds
 from tacit.answers.base import Answer, read
+from tacit.client.drawing import drawn
 from tacit.client.objects import Exact, Number, Window, folded, frame, number, table, text
-from tacit.errors import MissingExtra
 from tacit.query.query import Query
 from tacit.query.terms import PRESENCE
 from tacit.report.comparison import compared_line
@@ -142,59 +141,6 @@ def price(query: Query, participants: int | None = None) -> Preview:
         query, subject=Subject(kind="query", id=query.name), participants=participants
     )
     return read(Preview, json.loads(made.model_dump_json()))
-
-
-def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
-    """A matplotlib figure: a bar for each figure, its interval where there is one. Raises
-    MissingExtra."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "pictures") from None
-    told = [row for row in rows if row["value"] is not None]
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(told))
-    values = [float(row["value"]) for row in told]
-    if len(told) > _MOST_BARS:
-        _band(axes, told, values)
-        return _named(figure, axes, told, f"{title}; band: noise in 95 of 100 cases")
-    axes.bar(places, values, color="#4c78a8")
-    for place, row in zip(places, told, strict=True):
-        if row["low"] is not None:
-            low, high = float(row["low"]), float(row["high"])
-            axes.vlines(place, low, high, color="black", linewidth=1.5)
-    names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
-    axes.set_xticks(list(places), names)
-    return _named(figure, axes, told, f"{title}; lines: noise in 95 of 100 cases")
-
-
-_MOST_BARS: Final = 30
-
-
-def _band(axes: Any, told: Sequence[Mapping[str, Any]], values: Sequence[float]) -> None:
-    """Many values in a row: a line within the band of its noise."""
-    lows = [
-        value if row["low"] is None else float(row["low"])
-        for row, value in zip(told, values, strict=True)
-    ]
-    highs = [
-        value if row["high"] is None else float(row["high"])
-        for row, value in zip(told, values, strict=True)
-    ]
-    places = range(len(values) + 1)
-
-    def closed(several: Sequence[float]) -> list[float]:
-        return [*several, several[-1]]
-
-    axes.fill_between(places, closed(lows), closed(highs), step="post", color="#4c78a8", alpha=0.25)
-    axes.step(places, closed(values), where="post", color="#4c78a8")
-
-
-def _named(figure: Any, axes: Any, told: Sequence[Mapping[str, Any]], title: str) -> Any:
-    axes.set_title(title)
-    axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
-    return figure
 
 
 _DIGITS: Final = 2

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tacit import answers
-from tacit.answers.base import Answer, Audited, MadeToken, Token
+from tacit.answers.base import Answer, MadeToken, Token
 from tacit.client.exchange import (
     A,
+    C,
+    Group,
     Json,
     Request,
     Steps,
@@ -83,19 +85,9 @@ def _parties(*, prefix: str | None = None) -> Stream[Answer]:
     return pages_of(Answer, "/v1/parties", "parties", {"prefix": prefix})
 
 
-def _curators(*, prefix: str | None = None) -> Stream[Answer]:
-    """The roster, by number; `prefix`: only those whose id begins so."""
-    return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix})
-
-
 def _console_code() -> Steps[answers.registry.SignInCode]:
     """A code that signs one browser in to the console, within a minute."""
     return _posted(answers.registry.SignInCode, "/v1/console/codes", {})
-
-
-def _audit() -> Stream[Audited]:
-    """Who did what on a service's pages, the newest first."""
-    return pages_of(Audited, "/v1/audit", "audit")
 
 
 def _remove_party(party: str) -> Steps[None]:
@@ -305,6 +297,16 @@ def _followed_coordinator() -> Steps[Json]:
     return json_of(get("/v1/coordinator/identity"))
 
 
+def _identity() -> Steps[answers.registry.CoordinatorIdentity]:
+    """Who the coordinator says it is: deployment, identity key, fingerprint."""
+    return answer_of(answers.registry.CoordinatorIdentity, get("/.well-known/tacit-coordinator"))
+
+
+def _identity_chain() -> Steps[Json]:
+    """The chain of the coordinator's identities: documents, and the links between them."""
+    return json_of(get("/.well-known/tacit-coordinator/identity"))
+
+
 def _well_known_aggregator() -> Steps[answers.registry.AggregatorIdentity]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return answer_of(answers.registry.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
@@ -315,49 +317,74 @@ def _posted(kind: type[A], path: str, body: object) -> Steps[A]:
     return answer_of(kind, Request("POST", path, body))
 
 
-class Registry:
-    """The participants."""
+class Aggregators(Group[C]):
+    """The aggregators of a coordinator."""
 
-    aggregators = stream(_aggregators)
-    pair_aggregator = operation(_pair_aggregator)
-    unpair_aggregator = operation(_unpair_aggregator)
+    list = stream(_aggregators)
+    pair = operation(_pair_aggregator)
+    unpair = operation(_unpair_aggregator)
+
+
+class Keys(Group[C]):
+    """A service's own keys: storage, sealing, identity."""
+
+    identity = operation(_identity)
+    identity_chain = operation(_identity_chain)
     aggregator_identity = operation(_well_known_aggregator)
-    followed_identity = operation(_followed_identity)
-    grant = operation(_grant)
-    grants = operation(_grants)
-    withdraw_grant = operation(_withdraw_grant)
-    enrol = operation(_enrol)
-    parties = stream(_parties)
-    curators = stream(_curators)
-    console_code = operation(_console_code)
-    audit = stream(_audit)
-    remove_party = operation(_remove_party)
-    return_party = operation(_return_party)
-    create_group = operation(_create_group)
-    groups = stream(_groups)
-    group = operation(_group)
-    group_curators = stream(_group_curators)
-    create_token = operation(_create_token)
-    tokens = stream(_tokens)
-    revoke_token = operation(_revoke_token)
-    end_tokens = operation(_end_tokens)
     storage_key = operation(_storage_key)
     rotate_storage_key = operation(_rotate_storage_key)
     rotate_seal_key = operation(_rotate_seal_key)
-    commit_next_key = operation(_commit_next_key)
+    commit_next = operation(_commit_next_key)
     rotate_identity = operation(_rotate_identity)
     revoke_identity = operation(_revoke_identity)
-    confirm_identity = operation(_confirm_identity)
+
+
+class Trust(Group[C]):
+    """Identities of others that a service follows, and their confirmation."""
+
+    aggregator = operation(_followed_identity)
+    confirm_aggregator = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
     confirm_coordinator = operation(_confirm_coordinator)
-    followed_coordinator = operation(_followed_coordinator)
-    show_identity = operation(_show_identity)
+    coordinator = operation(_followed_coordinator)
+    show_aggregator = operation(_show_identity)
     show_peer = operation(_show_peer)
     show_coordinator = operation(_show_coordinator)
     show_anchor = operation(_show_anchor)
-    rotate_parties = operation(_rotate_parties)
-    waiting_parties = operation(_waiting_parties)
-    enrol_again = operation(_enrol_again)
     anchors = operation(_anchors)
     confirm_anchor = operation(_confirm_anchor)
     drop_anchor = operation(_drop_anchor)
+
+
+class Parties(Group[C]):
+    """Parties of a coordinator or curator service: invitations, enrolment, new identities."""
+
+    grant = operation(_grant)
+    list_grants = operation(_grants)
+    withdraw_grant = operation(_withdraw_grant)
+    enrol = operation(_enrol)
+    list = stream(_parties)
+    remove = operation(_remove_party)
+    restore = operation(_return_party)
+    rotate = operation(_rotate_parties)
+    waiting = operation(_waiting_parties)
+    enrol_again = operation(_enrol_again)
+
+
+class Tokens(Group[C]):
+    """Access to a service."""
+
+    sign_in_code = operation(_console_code)
+    create = operation(_create_token)
+    list = stream(_tokens)
+    revoke = operation(_revoke_token)
+    end = operation(_end_tokens)
+
+
+class Groups(Group[C]):
+    """Named groups of curators."""
+
+    create = operation(_create_group)
+    list = stream(_groups)
+    get = operation(_group)
+    curators = stream(_group_curators)

@@ -16,6 +16,8 @@ import tacit
 from tacit import answers
 from tacit.answers.base import Answer
 from tacit.client.exchange import (
+    C,
+    Group,
     Json,
     Request,
     Steps,
@@ -80,14 +82,14 @@ def _body(query: Json | tacit.Query) -> Json:
     return query
 
 
-class Queries:
-    """What is asked: immutable queries."""
+class Queries(Group[C]):
+    """What rounds compute."""
 
     preview = operation(_preview)
-    create_query = operation(create_query)
-    queries = stream(_queries)
-    query = operation(_query)
-    stop_query = operation(_stop_query)
+    create = operation(create_query)
+    list = stream(_queries)
+    get = operation(_query)
+    stop = operation(_stop_query)
 
 
 FINISHED: Final = ("released", "aborted")
@@ -256,16 +258,6 @@ def _abort_round(round_id: str) -> Steps[tacit.Round]:
     return _end(round_id, "abort")
 
 
-def _identity() -> Steps[answers.registry.CoordinatorIdentity]:
-    """Who the coordinator says it is: deployment, identity key, fingerprint."""
-    return answer_of(answers.registry.CoordinatorIdentity, get("/.well-known/tacit-coordinator"))
-
-
-def _identity_chain() -> Steps[Json]:
-    """The chain of the coordinator's identities: documents, and the links between them."""
-    return json_of(get("/.well-known/tacit-coordinator/identity"))
-
-
 def _verify(round_id: str, *, trust: tacit.Trust | None = None) -> Steps[Json]:
     """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
 
@@ -311,31 +303,29 @@ def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Answer
     return answer_of(Answer, get("/v1/flow", {"from": since, "to": until}))
 
 
-class Rounds:
+class Rounds(Group[C]):
     """Rounds of a query, and what they released."""
 
     ask = operation(_ask)
-    open_round = operation(_open_round)
-    rounds = stream(_rounds)
-    round = operation(_round)
-    round_states = operation(_round_states)
+    open = operation(_open_round)
+    list = stream(_rounds)
+    get = operation(_round)
+    states = operation(_round_states)
     watch = stream(_watch)
-    wait_for = operation(_wait_for)
+    wait = operation(_wait_for)
     result = operation(_result)
     compare = operation(_compare)
     report = operation(_report)
-    report_words = operation(_report_words)
+    report_text = operation(_report_words)
     descriptor = operation(_descriptor)
     transcript = operation(_transcript)
     refusals = operation(_refusals)
-    refused = operation(_refused)
+    refused_by_proof = operation(_refused)
     received = operation(_received)
     flow = operation(_flow)
     standing = operation(_standing)
-    close_round = operation(_close_round)
-    abort_round = operation(_abort_round)
-    identity = operation(_identity)
-    identity_chain = operation(_identity_chain)
+    close = operation(_close_round)
+    abort = operation(_abort_round)
     seals = operation(_seals)
     ask_seals = operation(_ask_seals)
     verify = operation(_verify)

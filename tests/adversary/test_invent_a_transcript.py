@@ -150,14 +150,14 @@ async def test_invented_aggregators_are_not_those_of_the_trust_file() -> None:
     coordinator = Identity.generate()
     async with Impostor(coordinator, invention(coordinator)).client() as client:
         with pytest.raises(TranscriptNotAnchored):
-            await client.verify(ROUND, trust=true_trust(coordinator))
+            await client.rounds.verify(ROUND, trust=true_trust(coordinator))
 
 
 async def test_without_a_trust_file_the_invention_is_in_order_and_not_anchored() -> None:
     """The control: every signature holds, so only what is pinned can tell."""
     coordinator = Identity.generate()
     async with Impostor(coordinator, invention(coordinator)).client() as client:
-        checked = await client.verify(ROUND)
+        checked = await client.rounds.verify(ROUND)
     assert checked["matches"]
     assert checked["participants"] == 999
     assert checked["anchored"] is False
@@ -167,7 +167,7 @@ async def test_another_coordinator_is_not_the_pinned_one() -> None:
     coordinator = Identity.generate()
     async with Impostor(coordinator, invention(coordinator)).client() as client:
         with pytest.raises(TranscriptNotAnchored, match="coordinator"):
-            await client.verify(ROUND, trust=true_trust(Identity.generate()))
+            await client.rounds.verify(ROUND, trust=true_trust(Identity.generate()))
 
 
 # --- a true round, with other figures ------------------------------------------------------------

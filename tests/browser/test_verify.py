@@ -277,7 +277,7 @@ def test_both_judge_rounds_of_the_demo_alike(site: Site, judge: Any) -> None:
     cases = []
     with Deployment.load(site.home).coordinator.client() as client:
         identity = client.get("/.well-known/tacit-coordinator")
-        for head in client.rounds(state="released"):
+        for head in client.rounds.list(state="released"):
             path = f"/v1/rounds/{head['id']}"
             case = {
                 "round": head["id"],

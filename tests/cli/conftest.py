@@ -52,7 +52,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         pair(plan)
         token = join_token(plan, "gateway", PartyKind.HOST, 2, 3600).to_text()
         with plan.curator.client() as client:
-            client.enrol(token, ["house-1", "house-2"])
+            client.parties.enrol(token, ["house-1", "house-2"])
         yield plan
     finally:
         running.stop()

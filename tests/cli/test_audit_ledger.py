@@ -91,8 +91,8 @@ def own(deployment: Deployment, *arguments: str) -> Any:
 
 def test_each_figure_is_shown_with_what_it_assumes(deployment: Deployment) -> None:
     with deployment.coordinator.client() as client:
-        query = client.create_query(ASKED)["id"]
-        opened = client.open_round(query, window=WINDOW)["id"]
+        query = client.queries.create(ASKED)["id"]
+        opened = client.rounds.open(query, window=WINDOW)["id"]
         while client.get(f"/v1/rounds/{opened}")["state"] not in ("released", "aborted"):
             time.sleep(0.2)
     (aggregator,) = deployment.aggregators

@@ -50,7 +50,7 @@ def test_who_opens_a_round_is_told_which_aggregator_is_away(running: Running) ->
     plan = running.deployment
     home = ("--home", plan.directory)
     with plan.coordinator.client() as client:
-        query = client.create_query(QUERY)["id"]
+        query = client.queries.create(QUERY)["id"]
     hung = plan.aggregators[1]
     for how in (signal.SIGSTOP, signal.SIGKILL):
         running.processes[hung.id].send_signal(how)

@@ -45,8 +45,8 @@ def test_a_dataset_from_its_sample_to_its_deletion(coordinator: str, tmp_path: P
     assert "its ledger stays" in tacit(coordinator, "rm", made)
     with Client(coordinator, OPERATOR) as client:
         with pytest.raises(NotFound):
-            client.dataset(made)
-        kinds = [event["kind"] for event in client.dataset_ledger(made)["events"]]
+            client.datasets.get(made)
+        kinds = [event["kind"] for event in client.datasets.ledger(made)["events"]]
     assert kinds == ["declared", "deleted"]
 
 

@@ -54,7 +54,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
         body = {"fingerprint": pinned["fingerprint_base64url"], "operator": pinned["operator"]}
         client.request("PUT", "/v1/peers", {"id": gone.id, **body})
     with coordinator.client() as client:  # what a look before a round does
-        client.show_identity(gone.id, shown)
+        client.trust.show_aggregator(gone.id, shown)
     running.processes[gone.id].kill()
     running.processes[gone.id].wait()
 
@@ -79,7 +79,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
         "show", tmp_path / "nonsense.json", *home, code=2
     )
     with coordinator.client() as client:
-        assert not client.followed_identity(gone.id).get("links")
+        assert not client.trust.aggregator(gone.id).get("links")
 
     for _ in range(2):  # the same again
         said = done("show", file, *home)
@@ -87,13 +87,13 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
             assert f"{service.url} refuses the service from now on" in said
         assert gone.url not in said
     with coordinator.client() as client:
-        assert client.followed_identity(gone.id)["links"][-1]["statement"]["revoked_by"]
+        assert client.trust.aggregator(gone.id)["links"][-1]["statement"]["revoked_by"]
         query = {"name": "after", "function": "count", "mechanism": "distributed", "epsilon": "1",
                  "aggregators": 2, "sharing": "additive", "unit": "kWh", "bounds": ["0", "5"],
                  "max_readings": 1, "resolution": "0.001", "deadline_s": 60,
                  "min_participants": 2, "n_max": 10,
                  "collusion": {"curators": 0, "aggregators": 1}}  # fmt: skip
-        made = client.create_query(query)
+        made = client.queries.create(query)
         hour = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z"}
         with pytest.raises(Problem, match="identity_superseded"):
-            client.open_round(made["id"], window=hour)
+            client.rounds.open(made["id"], window=hour)

@@ -67,8 +67,8 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     assert "run it again with --epsilon 2; what was charged stays charged" in text
     assert len(text.splitlines()) == 1
     with Client(coordinator, OPERATOR) as client:
-        ledger = client.dataset_ledger(result["dataset"])
-        kept = [item["id"] for item in client.datasets() if item["name"] == "iris.csv"]
+        ledger = client.datasets.ledger(result["dataset"])
+        kept = [item["id"] for item in client.datasets.list() if item["name"] == "iris.csv"]
     kinds = [event["kind"] for event in ledger["events"]]
     first = ["declared", "deleted", "declared", "reserved", "charged"]
     assert kinds == [*first, "declared", "deleted"]
@@ -97,14 +97,14 @@ WRONG = (
 
 def test_refusals(coordinator: str, iris: str) -> None:
     with Client(coordinator, OPERATOR) as client:
-        before = [item["id"] for item in client.datasets()]
+        before = [item["id"] for item in client.datasets.list()]
         for arguments, said in WRONG:
             filled = [iris if item == "IRIS" else item for item in arguments]
             text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
             assert text.startswith("tacit: ")
             assert said in text
             assert len(text.splitlines()) == 1
-        assert [item["id"] for item in client.datasets()] == before
+        assert [item["id"] for item in client.datasets.list()] == before
 
 
 @pytest.mark.parametrize("drawn", [True, False])
@@ -114,8 +114,8 @@ def test_a_job_that_fails(
     """Its end, as the client would hear it: the upload goes, unless noise was drawn from it."""
 
     def ended(client: Client, job_id: str) -> dict[str, Any]:
-        client.cancel_job(job_id)
-        *_, last = client.watch_job(job_id)
+        client.jobs.cancel(job_id)
+        *_, last = client.jobs.watch(job_id)
         budget = {**last["budget"], "noise_drawn": drawn}
         return {**last, "state": "failed", "error": {"detail": "too long"}, "budget": budget}
 
@@ -125,9 +125,9 @@ def test_a_job_that_fails(
     command = ("job", "run", "kmeans", "--dataset", str(changed), "--label", "species")
     place = ("--url", coordinator, "--token", OPERATOR, "--out", str(tmp_path / "out"))
     with Client(coordinator, OPERATOR) as client:
-        before = {item["id"] for item in client.datasets()}
+        before = {item["id"] for item in client.datasets.list()}
         text = tacit(*command, "--params", json.dumps(PARAMS), *place, code=1)
-        left = {item["id"] for item in client.datasets()} - before
+        left = {item["id"] for item in client.datasets.list()} - before
     assert text.startswith("tacit: the job failed: too long; ")
     if drawn:
         (kept,) = left

@@ -35,7 +35,7 @@ def test_who_is_in_and_whether_aggregators_are_there(deployment: Deployment) -> 
 
 def test_an_invitation_is_listed_and_withdrawn(deployment: Deployment) -> None:
     with deployment.coordinator.client() as client:
-        secret = client.grant("late-party")["grant"]["secret"]
+        secret = client.parties.grant("late-party")["grant"]["secret"]
     listed = tacit(deployment, "enroll", "invitations", "--json").stdout
     assert secret not in listed
     [grant] = [each for each in json.loads(listed) if each["party"] == "late-party"]

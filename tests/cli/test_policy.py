@@ -18,10 +18,10 @@ from cli.services.deployment import Deployment
 def home(deployment: Deployment) -> Iterator[str]:
     """A deployment's directory; its default policy is put back afterwards."""
     with deployment.curator.client() as client:
-        before = client.policy()
+        before = client.policies.get()
         yield str(deployment.directory)
-        client.set_policy(before)
-        client.drop_policy("house-1")
+        client.policies.set(before)
+        client.policies.delete("house-1")
 
 
 def tacit(home: str, *arguments: str, code: int = 0) -> str:

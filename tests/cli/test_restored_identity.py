@@ -55,7 +55,9 @@ def test_a_backup_of_before_goes_on_by_the_pair_that_replaced_it(
     with service.client() as client:
         newest = client.get("/.well-known/tacit-aggregator")["fingerprint"]
     with running.deployment.coordinator.client() as client:
-        client.confirm_identity(service.id, _document(service))  # the coordinator looks, and keeps
+        client.trust.confirm_aggregator(
+            service.id, _document(service)
+        )  # the coordinator looks, and keeps
     running.processes[service.id].terminate()
     running.processes[service.id].wait()
     restore = ("restore", "aggregator", file, "--replace", *words)

@@ -56,12 +56,12 @@ async def test_what_was_published_is_what_was_answered(it: Site, rounds: list[st
     shown = await it.own("GET", path)
     published = await it.house.ask("GET", f"/v1/rounds/{rounds[0]}/transcript")
     assert (shown.status_code, shown.content) == (200, published.content)
-    found = await (await owner(it, "house-1")).check_answer("house-1", rounds[0])
+    found = await (await owner(it, "house-1")).contributions.check("house-1", rounds[0])
     result = (await it.house.ask("GET", f"/v1/rounds/{rounds[0]}/result")).json()
     assert found["same_round"]
     assert found["participants"] == 3
     assert found["result"] == result["result"]
-    anchors = await client(it).answer_anchors("house-1", rounds[0])
+    anchors = await client(it).contributions.anchors("house-1", rounds[0])
     assert found["answered"] == anchors["descriptor_hash"]
     trust = Trust.model_validate_json(json.dumps(anchors["trust"]))
     assert [each.id for each in trust.aggregators] == [
@@ -89,7 +89,7 @@ async def test_a_coordinator_that_shows_another_round_is_found_out(
         return other
 
     monkeypatch.setattr("curator.owner.routes.transcript", lie)
-    found = await client(it).check_answer("house-1", rounds[0])
+    found = await client(it).contributions.check("house-1", rounds[0])
     assert not found["same_round"]
     assert found["answered"] != found["published"]
     assert "result" not in found
@@ -114,7 +114,7 @@ async def test_a_changed_transcript_is_refused(
 
     monkeypatch.setattr("curator.owner.routes.transcript", lie)
     with pytest.raises(Exception, match=r".") as refused:
-        await client(it).check_answer("house-1", rounds[0])
+        await client(it).contributions.check("house-1", rounds[0])
     assert type(refused.value).__module__.startswith("tacit.")
 
 

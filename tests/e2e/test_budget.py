@@ -36,7 +36,7 @@ async def acknowledged(it: World, round_id: str) -> dict[str, Any]:
 
     def look() -> dict[str, Any]:
         with it.real.coordinator.client() as client:
-            return client.round_charges(round_id)
+            return client.budget.round_charges(round_id)
 
     for _ in range(200):
         found: dict[str, Any] = await it.call(look)
@@ -60,7 +60,7 @@ async def test_both_ledgers_agree_and_a_refresh_is_counted(tmp_path: Path) -> No
 
         def ledgers() -> tuple[Any, Any]:
             with it.real.coordinator.client() as client:
-                here = client.curator_budget("house-3")["spent"]["curator"]
+                here = client.budget.curator("house-3")["spent"]["curator"]
             own = it._curator("GET", "/v1/curators/house-3/budget")
             return {row["key"]: row["epsilon"] for row in here}, own["units"]["curator"]
 

@@ -114,7 +114,7 @@ async def verified(it: Site, round_id: str, trust: Trust | None = None) -> dict[
     transport = httpx.ASGITransport(app=it.house.app)
     token = await it.house.token("analyst")
     async with AsyncClient(COORDINATOR, token, transport=transport) as client:
-        found: dict[str, Any] = await client.verify(round_id, trust=trust)
+        found: dict[str, Any] = await client.rounds.verify(round_id, trust=trust)
         return found
 
 
@@ -335,10 +335,10 @@ async def test_an_answer_of_before_a_rotation_is_still_checked(it: Site) -> None
     assert before not in await known_to_curators(it)
     transport = httpx.ASGITransport(app=it.app)
     async with AsyncClient("http://curators.test", CURATOR_OPERATOR, transport=transport) as client:
-        (name, *_) = [each["id"] async for each in client.own_curators()]
-        anchors = await client.answer_anchors(name, answered.id)
+        (name, *_) = [each["id"] async for each in client.curators.hosted()]
+        anchors = await client.contributions.anchors(name, answered.id)
         assert anchors["coordinator_key"] == encode_binary(before)
-        assert (await client.check_answer(name, answered.id))["same_round"]
+        assert (await client.contributions.check(name, answered.id))["same_round"]
 
 
 @pytest.mark.slow

@@ -81,11 +81,11 @@ async def test_every_hour_is_asked_for_once_also_over_kill_and_restart(it: World
 
     def begin() -> Any:
         with it.real.coordinator.client() as client:
-            return client.schedule_job(task(first))
+            return client.jobs.schedule(task(first))
 
     def jobs(schedule: str) -> list[Any]:
         with it.real.coordinator.client() as client:
-            return list(client.jobs(schedule=schedule))
+            return list(client.jobs.list(schedule=schedule))
 
     async def known(schedule: str, count: int, states: tuple[str, ...]) -> list[Any]:
         found: list[Any] = []
@@ -113,12 +113,12 @@ async def test_every_hour_is_asked_for_once_also_over_kill_and_restart(it: World
     def shown() -> tuple[Any, dict[str, float], Any]:
         with it.real.coordinator.client() as client:
             means = {
-                item["federation"]["window"]["start"]: client.job_result(item["id"])["summary"][
+                item["federation"]["window"]["start"]: client.jobs.result(item["id"])["summary"][
                     "average"
                 ]["kwh"]["estimate"]
                 for item in found
             }
-            stopped = client.stop_job_schedule(schedule["id"])
+            stopped = client.jobs.stop_schedule(schedule["id"])
         with it.real.curator.client() as client:
             own = client.request("GET", f"/v1/curators/{CURATORS[0]}/budget").json()["units"]
         return stopped, means, own

@@ -50,11 +50,11 @@ async def test_a_killed_curator_service_goes_on(running: World, service: str, mo
 
     def rotate() -> Any:
         with running.real.curator.client() as client:
-            return client.rotate_parties()["begun"]
+            return client.parties.rotate()["begun"]
 
     def waiting() -> Any:
         with running.real.curator.client() as client:
-            return client.waiting_parties()
+            return client.parties.waiting()
 
     running.proxies[service].watch = watch
     assert await running.call(rotate) == 1

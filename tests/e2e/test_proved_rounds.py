@@ -152,7 +152,7 @@ def recombined(it: World, round_id: str) -> dict[str, Any]:
     """The result that the transcript gives, checked."""
     with it.real.coordinator.client() as client:
         text = client.request("GET", f"/v1/rounds/{round_id}/transcript").content
-        key = parse_binary(client.identity()["identity_key"])
+        key = parse_binary(client.keys.identity()["identity_key"])
     transcript = Transcript.model_validate_json(text)
     total = check_transcript(transcript, key).total
     return decode(transcript.descriptor.statement.query, total)

@@ -128,8 +128,8 @@ class World:
 
         def work() -> str:
             with self.real.coordinator.client() as client:
-                created = client.create_query(query)
-                opened: str = client.open_round(created["id"], window=self.window)["id"]
+                created = client.queries.create(query)
+                opened: str = client.rounds.open(created["id"], window=self.window)["id"]
                 return opened
 
         found: str = await self.call(work)
@@ -154,7 +154,7 @@ class World:
 
         def work() -> dict[str, Any]:
             with self.real.coordinator.client() as client:
-                found: dict[str, Any] = client.descriptor(round_id)["statement"]
+                found: dict[str, Any] = client.rounds.descriptor(round_id)["statement"]
                 return found
 
         found: dict[str, Any] = await self.call(work)
@@ -165,7 +165,7 @@ class World:
 
         def work() -> dict[str, Any]:
             with self.real.coordinator.client() as client:
-                return client.result(round_id)
+                return client.rounds.result(round_id)
 
         found: dict[str, Any] = await self.call(work)
         return found
@@ -182,7 +182,7 @@ class World:
 
     def _round(self, round_id: str) -> dict[str, Any]:
         with self.real.coordinator.client() as client:
-            return client.round(round_id)
+            return client.rounds.get(round_id)
 
     def _curator(self, method: str, path: str, body: Any = None) -> Any:
         with self.real.curator.client() as client:

@@ -75,14 +75,14 @@ class World:
 
     def open(self, **changes: Any) -> str:
         """A round of the query over the window."""
-        query = self.coordinator.create_query({**QUERY, **changes})
-        round_id: str = self.coordinator.open_round(query["id"], window=WINDOW)["id"]
+        query = self.coordinator.queries.create({**QUERY, **changes})
+        round_id: str = self.coordinator.rounds.open(query["id"], window=WINDOW)["id"]
         for _ in range(200):  # it is listed once all aggregators have taken it
             listed = self.coordinator.get("/v1/rounds", state="open")["rounds"]
             if any(item["statement"]["round"] == round_id for item in listed):
                 return round_id
             time.sleep(0.05)
-        raise AssertionError(self.coordinator.round(round_id))
+        raise AssertionError(self.coordinator.rounds.get(round_id))
 
     def kept(self) -> Any:
         """The device's state."""
@@ -142,11 +142,11 @@ def test_a_device_contributes_beside_a_host(
     )
     ran = world.contribute("2.25")
     assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
-    found = world.coordinator.wait_for(round_id, 60)
+    found = world.coordinator.rounds.wait(round_id, 60)
     assert found["participants"] == len(HOUSES) + 1
-    assert not world.coordinator.round(round_id)["refused"]
+    assert not world.coordinator.rounds.get(round_id)["refused"]
     assert abs(float(found["result"][function]) - total) < margin
-    assert world.coordinator.verify(round_id)["matches"]
+    assert world.coordinator.rounds.verify(round_id)["matches"]
 
 
 def test_a_device_that_lies_in_a_proved_round_is_refused(
@@ -160,9 +160,9 @@ def test_a_device_that_lies_in_a_proved_round_is_refused(
     honest = client.bits_of
     monkeypatch.setattr(client, "bits_of", lambda *those: [2, *honest(*those)[1:]])
     client.contribute(str(state), WINDOW["start"], "1")
-    found = world.coordinator.wait_for(round_id, 60)
+    found = world.coordinator.rounds.wait(round_id, 60)
     assert found["participants"] == len(HOUSES)
-    assert world.coordinator.round(round_id)["refused"] == 1
+    assert world.coordinator.rounds.get(round_id)["refused"] == 1
 
 
 @VALIDITIES
@@ -207,7 +207,7 @@ def released_with(world: World, device: World, name: str) -> None:
     round_id = world.open(name=name, epsilon="20", deadline_s=5)
     ran = device.contribute("2.25")
     assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
-    assert world.coordinator.wait_for(round_id, 60)["participants"] == len(HOUSES) + 1
+    assert world.coordinator.rounds.wait(round_id, 60)["participants"] == len(HOUSES) + 1
 
 
 def test_a_device_replaces_its_key_though_an_aggregator_is_away(
@@ -215,7 +215,7 @@ def test_a_device_replaces_its_key_though_an_aggregator_is_away(
 ) -> None:
     client, before = load_client(), other.kept()
     away = list(before["aggregators"].values())[1]["url"]
-    ask = client.ask
+    ask = client.rounds.ask
 
     def reached(url: str, *rest: Any) -> Any:
         if url.startswith(away):
@@ -426,15 +426,15 @@ def test_replaced_identities_are_followed(world: World) -> None:
     for number, service in enumerate(services):
         with service.client() as client:
             own, after = pairs[2 * number : 2 * number + 2]
-            client.commit_next_key(own.public.model_dump(mode="json"))
+            client.keys.commit_next(own.public.model_dump(mode="json"))
             following = after.public.model_dump(mode="json")
             secret = encode_binary(own.to_bytes())
-            client.rotate_identity(secret, following, compromised=number == 0)
+            client.keys.rotate_identity(secret, following, compromised=number == 0)
             client.post("/v1/tokens/end")
     round_id = world.open(name="after-the-rotation", epsilon="1", deadline_s=30)
     ran = world.contribute("2.25")
     assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
-    assert world.coordinator.wait_for(round_id, 60)["participants"] == len(HOUSES) + 1
+    assert world.coordinator.rounds.wait(round_id, 60)["participants"] == len(HOUSES) + 1
     kept = world.kept()
     renewed = [grant["token"] for grant in _grants(kept)]
     others = [old != new for old, new in zip(tokens, renewed, strict=True)]

@@ -299,7 +299,7 @@ def through_services(
         return list(driver.run(asked, population, more["rounds"], events, network))
     finally:
         with deployment.coordinator.client() as client:
-            client.remove_party(party)
+            client.parties.remove(party)
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ import re
 from functools import cache
 from importlib import import_module
 from itertools import product
-from typing import Any, get_args
+from operator import attrgetter
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -29,11 +30,20 @@ OTHERS = {
 }
 
 
+def groups() -> dict[str, type]:
+    """The class of each group by its property's name; "" is the client itself."""
+    properties = inspect.getmembers_static(Calls, lambda member: isinstance(member, property))
+    hints = {name: get_type_hints(member.fget)["return"] for name, member in properties}
+    return {"": Calls, **{name: get_origin(hint) for name, hint in hints.items()}}
+
+
 def calls() -> dict[str, Any]:
+    """Every call by its full name: `jobs.run`."""
     return {
-        name: found
-        for name in dir(Calls)
-        if isinstance(found := inspect.getattr_static(Calls, name), operation | stream)
+        f"{group}.{name}".lstrip("."): call
+        for group, kind in groups().items()
+        for name, call in inspect.getmembers_static(kind)
+        if isinstance(call, operation | stream)
     }
 
 
@@ -96,6 +106,7 @@ def test_both_clients_have_every_call_explained() -> None:
         other = AsyncClient("http://it.test")
         for name, call in calls().items():
             assert call.__doc__, name
-            assert getattr(client, name).__doc__ == getattr(other, name).__doc__ == call.__doc__
-            taken = list(inspect.signature(getattr(client, name)).parameters)
+            method, awaited = attrgetter(name)(client), attrgetter(name)(other)
+            assert method.__doc__ == awaited.__doc__ == call.__doc__
+            taken = list(inspect.signature(method).parameters)
             assert taken == list(inspect.signature(call.call).parameters)

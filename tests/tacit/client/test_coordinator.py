@@ -47,26 +47,26 @@ async def test_calls_against_a_coordinator(tmp_path: Path) -> None:
     ):
         await client.wait_until_ready(5)
         names = [f"feeder-{number}" for number in range(3)]
-        ids = [(await client.create_query({**QUERY, "name": name}))["id"] for name in names]
-        assert [item["id"] async for item in client.queries()] == ids
+        ids = [(await client.queries.create({**QUERY, "name": name}))["id"] for name in names]
+        assert [item["id"] async for item in client.queries.list()] == ids
         paged = client.pages("/v1/queries", "queries", limit=1)
         assert [item["query"]["name"] async for item in paged] == names
-        assert (await client.query(ids[0]))["query"]["name"] == names[0]
-        assert (await client.preview(QUERY))["mechanism"]
-        assert (await client.verify_budget())["verified"]
-        assert (await client.identity())["deployment"] == "tacit"
-        assert [item async for item in client.budget_events()] == []
+        assert (await client.queries.get(ids[0]))["query"]["name"] == names[0]
+        assert (await client.queries.preview(QUERY))["mechanism"]
+        assert (await client.budget.verify())["verified"]
+        assert (await client.keys.identity())["deployment"] == "tacit"
+        assert [item async for item in client.budget.events()] == []
 
-        made = await client.create_token("analyst", label="reader", valid_s=600)
+        made = await client.tokens.create("analyst", label="reader", valid_s=600)
         async with tacit.AsyncClient(
             "http://it.test", made["token"], transport=transport
         ) as analyst:
-            assert (await analyst.query(ids[1]))["id"] == ids[1]
+            assert (await analyst.queries.get(ids[1]))["id"] == ids[1]
             with pytest.raises(tacit.Forbidden):
-                await analyst.create_query(QUERY)
-        tokens = [item async for item in client.tokens()]
+                await analyst.queries.create(QUERY)
+        tokens = [item async for item in client.tokens.list()]
         assert made["id"] in [item["id"] for item in tokens]
-        await client.revoke_token(made["id"])
+        await client.tokens.revoke(made["id"])
 
 
 async def test_refusals_of_a_coordinator(tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ async def test_refusals_of_a_coordinator(tmp_path: Path) -> None:
         tacit.AsyncClient("http://it.test", transport=transport) as nobody,
     ):
         with pytest.raises(tacit.NotFound) as missing:
-            await client.query("no-such-query")
+            await client.queries.get("no-such-query")
         assert missing.value.name == "unknown_query"
         with pytest.raises(tacit.Invalid) as wrong:
-            await client.create_query({**QUERY, "epsilon": "0"})
+            await client.queries.create({**QUERY, "epsilon": "0"})
         assert [item.pointer for item in wrong.value.errors] == ["/epsilon"]
-        await client.create_query(QUERY, key="mine")
-        assert (await client.create_query(QUERY, key="mine"))["query"]["name"] == "feeder"
+        await client.queries.create(QUERY, key="mine")
+        assert (await client.queries.create(QUERY, key="mine"))["query"]["name"] == "feeder"
         with pytest.raises(tacit.KeyReused):
-            await client.create_query({**QUERY, "name": "other"}, key="mine")
+            await client.queries.create({**QUERY, "name": "other"}, key="mine")
         with pytest.raises(tacit.Unauthenticated):
-            await nobody.create_query(QUERY)
+            await nobody.queries.create(QUERY)

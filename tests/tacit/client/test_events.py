@@ -69,14 +69,14 @@ async def both(*pieces: tuple[bytes | None, ...], stop: int | None = None) -> li
     found: list[list[Any]] = []
     bodies = [Body(*each) for each in pieces]
     with Client("http://a", transport=Server(*bodies), retry=QUICK) as client:
-        events = client.job_events("a")
+        events = client.jobs.events("a")
         found.append([event for _, event in zip(range(stop or 99), events, strict=False)])
         events.close()  # type: ignore[attr-defined]
     assert all(body.closed for body in bodies)
     bodies = [Body(*each) for each in pieces]
     async with AsyncClient("http://a", transport=Server(*bodies), retry=QUICK) as again:
         found.append([])
-        stream = again.job_events("a")
+        stream = again.jobs.events("a")
         async for event in stream:
             found[1].append(event)
             if len(found[1]) == stop:
@@ -107,16 +107,16 @@ async def test_who_wants_no_more_closes_the_connection() -> None:
 
 def test_errors() -> None:
     with Client("http://a", transport=Server(), retry=QUICK) as client, pytest.raises(Problem):
-        next(client.job_events("a"))
+        next(client.jobs.events("a"))
     lost = [Body(None) for _ in range(9)]
     with (
         Client("http://a", transport=Server(*lost), retry=QUICK) as client,
         pytest.raises(NoAnswer),
     ):
-        next(client.job_events("a"))
+        next(client.jobs.events("a"))
     late = Body(told(job(0.1)))
     with (
         Client("http://a", transport=Server(late), retry=QUICK) as client,
         pytest.raises(NotFinished, match="job a is not finished after 0 s"),
     ):
-        next(client.job_events("a", timeout_s=0))
+        next(client.jobs.events("a", timeout_s=0))

@@ -70,7 +70,7 @@ BUSY = {"retryable": True, "Retry-After": "0"}
 @both
 def test_a_creation_is_repeated_with_one_key(run: Run) -> None:
     line = Line(LOST, refusal(503, "unavailable", **BUSY), done())
-    assert run(line, lambda client: client.create_query({"name": "q"}))["id"] == "it"
+    assert run(line, lambda client: client.queries.create({"name": "q"}))["id"] == "it"
     keys = {request.headers["Idempotency-Key"] for request in line.seen}
     assert len(line.seen) == 3
     assert len(keys) == 1
@@ -81,27 +81,27 @@ def test_a_creation_is_repeated_with_one_key(run: Run) -> None:
 def test_what_would_happen_twice_is_not_repeated(run: Run) -> None:
     line = Line(LOST, done())
     with pytest.raises(NoAnswer) as caught:
-        run(line, lambda client: client.create_token("analyst"))
+        run(line, lambda client: client.tokens.create("analyst"))
     assert isinstance(caught.value.__cause__, httpx.ReadTimeout)
     line = Line(refusal(503, "unavailable", **BUSY), done())
     with pytest.raises(Unavailable):
-        run(line, lambda client: client.grant("house"))
+        run(line, lambda client: client.parties.grant("house"))
     assert len(line.seen) == 1
 
 
 @both
 def test_what_was_never_sent_is_repeated(run: Run) -> None:
     line = Line(httpx.ConnectError("refused"), done())
-    assert run(line, lambda client: client.create_token("analyst"))["id"] == "it"
+    assert run(line, lambda client: client.tokens.create("analyst"))["id"] == "it"
 
 
 @both
 def test_too_many_requests_are_repeated_whatever_they_do(run: Run) -> None:
     line = Line(refusal(429, "too_many_requests", **BUSY), done())
-    assert run(line, lambda client: client.create_token("analyst"))["id"] == "it"
+    assert run(line, lambda client: client.tokens.create("analyst"))["id"] == "it"
     line = Line(*(refusal(429, "too_many_requests", **BUSY) for _ in range(9)))
     with pytest.raises(TooMany):
-        run(line, lambda client: client.query("q"))
+        run(line, lambda client: client.queries.get("q"))
     assert len(line.seen) == QUICK.attempts
 
 
@@ -109,7 +109,7 @@ def test_too_many_requests_are_repeated_whatever_they_do(run: Run) -> None:
 def test_a_refusal_is_final(run: Run) -> None:
     line = Line(refusal(409, "budget_exceeded", retryable=False), done())
     with pytest.raises(Problem):
-        run(line, lambda client: client.create_query({}))
+        run(line, lambda client: client.queries.create({}))
     assert len(line.seen) == 1
 
 
@@ -117,7 +117,7 @@ def test_a_refusal_is_final(run: Run) -> None:
 def test_no_pause_is_begun_that_would_end_too_late(run: Run) -> None:
     line = Line(refusal(503, "unavailable", retryable=True, **{"Retry-After": "3600"}), done())
     with pytest.raises(Unavailable) as caught:
-        run(line, lambda client: client.query("q"))
+        run(line, lambda client: client.queries.get("q"))
     assert caught.value.retry_after_s == 3600
     assert len(line.seen) == 1
 
@@ -131,7 +131,7 @@ def pages() -> Line:
 def test_pages_are_one_iterator() -> None:
     line = pages()
     with Client("http://it.test", transport=httpx.MockTransport(line), retry=QUICK) as client:
-        found = client.queries()
+        found = client.queries.list()
         assert next(found)["id"] == 1
         assert len(line.seen) == 1  # no page is asked for before it is needed
         assert [item["id"] for item in found] == [2, 3]
@@ -146,7 +146,7 @@ def state(name: str, tag: str) -> httpx.Response:
 def test_a_round_is_watched_by_its_tag() -> None:
     line = Line(state("open", '"1"'), httpx.Response(304), LOST, state("released", '"2"'))
     with Client("http://it.test", transport=httpx.MockTransport(line), retry=QUICK) as client:
-        assert [item["state"] for item in client.watch("r")] == ["open", "released"]
+        assert [item["state"] for item in client.rounds.watch("r")] == ["open", "released"]
     assert [request.headers["If-None-Match"] for request in line.seen] == ["", *['"1"'] * 3]
 
 
@@ -156,4 +156,4 @@ def test_waiting_for_a_round_that_aborts(run: Run) -> None:
 
     line = Line(state("open", '"1"'), state("aborted", '"2"'))
     with pytest.raises(RoundNotReleased, match="an operator"):
-        run(line, lambda client: client.wait_for("r"))
+        run(line, lambda client: client.rounds.wait("r"))

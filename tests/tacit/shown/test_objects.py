@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from tacit import Result, Round
 from tacit.answers.base import read
 from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
+from tacit.client.exchange import Group
 from tacit.client.objects import number
 from tacit.version import VERSION
 
@@ -162,13 +164,21 @@ def test_a_notebook_gets_no_markup_of_others() -> None:
     assert "because" in page and "<details>" in page
 
 
-def calls(client: type) -> dict[str, Any]:
+def calls(client: object) -> dict[str, Any]:
+    """The calls of a client and of its groups, by name."""
     names = [name for name in dir(client) if not name.startswith("_")]
-    return {name: getattr(client, name) for name in names if callable(getattr(client, name))}
+    members = {name: getattr(client, name) for name in names}
+    groups = [member for member in members.values() if isinstance(member, Group)]
+    found = {name: member for name, member in members.items() if callable(member)}
+    for group in groups:
+        found |= {f"{type(group).__name__}.{name}": getattr(group, name) for name in dir(group)}
+        del found[f"{type(group).__name__}.client"]
+    return found
 
 
-@pytest.mark.parametrize("client", [tacit.Client, tacit.AsyncClient])
-def test_each_call_has_a_real_signature(client: type) -> None:
+@pytest.mark.parametrize("kind", [tacit.Client, tacit.AsyncClient])
+def test_each_call_has_a_real_signature(kind: type[tacit.Client | tacit.AsyncClient]) -> None:
+    client = kind("http://it.test")
     found = calls(client)
     assert len(found) > 150
     for name in ("run", "iterate", "run_async", "iterate_async"):
@@ -177,12 +187,13 @@ def test_each_call_has_a_real_signature(client: type) -> None:
         shown = inspect.signature(call)
         assert "Steps" not in str(shown) and "Stream" not in str(shown), name
         assert call.__doc__, name
-        assert call.__name__ == name
-    assert inspect.signature(tacit.Client.round).return_annotation is Round
-    assert inspect.signature(tacit.Client.rounds).return_annotation == Iterator[Round]
-    assert inspect.signature(tacit.AsyncClient.rounds).return_annotation == AsyncIterator[Round]
-    assert inspect.iscoroutinefunction(tacit.AsyncClient.round)
-    assert not inspect.iscoroutinefunction(tacit.Client.round)
+        assert call.__name__ == name.rpartition(".")[2]
+    awaited = kind is tacit.AsyncClient
+    listed = AsyncIterator[Round] if awaited else Iterator[Round]
+    assert inspect.signature(client.rounds.get).return_annotation is Round
+    assert inspect.signature(client.rounds.list).return_annotation == listed
+    assert inspect.iscoroutinefunction(client.rounds.get) is awaited
+    assert inspect.iscoroutinefunction(client.jobs.run) is awaited
 
 
 def test_one_family_of_errors() -> None:
@@ -193,7 +204,7 @@ def test_one_family_of_errors() -> None:
         tacit.Client("http://127.0.0.1:9", retry=tacit.Retry(attempts=1)) as client,
         pytest.raises(tacit.NoAnswer, match=r"http://127\.0\.0\.1:9 \("),
     ):
-        client.round("r")
+        client.rounds.get("r")
 
 
 def test_a_query_of_wrong_fields_names_them_all_in_one_sentence() -> None:
@@ -217,28 +228,69 @@ def test_the_library_has_its_version() -> None:
     assert tacit.__version__ == VERSION
 
 
-def test_a_jobs_result_is_a_table_of_its_main_list() -> None:
-    def made(summary: dict[str, Any]) -> tacit.JobResult:
-        document = {"algorithm": "kmeans", "stance": "sound", "job": "j", "files": []}
-        return read(tacit.JobResult, {**document, "summary": summary})
+def job_result(**files: bytes) -> tacit.JobResult:
+    """A result as `client.jobs.result` gives it, from a service that has these files."""
+    document = {
+        **{"format": "tacit.job-result/1", "job": "j", "algorithm": "kmeans", "version": "1"},
+        **{"stance": "sound", "params": {}, "public_seeds": {}, "plots": []},
+        **{"dataset": "d", "federation": None},
+        "summary": {"spent": "2", "centres": [[1.5, 7], [0.25, 19]]},
+        "files": [
+            {"name": name.replace("_", "."), "media_type": "text/csv", "bytes": len(content)}
+            | {"sha256": "0" * 64, "description": "rows"}
+            for name, content in files.items()
+        ],
+    }
 
-    clusters = made(
-        {
-            "columns": ["load", "hour"],
-            "centres": [[1.5, 7], [0.25, 19]],
-            "noisy_counts": [40, 60],
-            "trace": [{"round": 1}, {"round": 2}, {"round": 3}],
-        }
-    )
-    assert clusters.rows() == [
-        {"load": 1.5, "hour": 7, "noisy_counts": 40},
-        {"load": 0.25, "hour": 19, "noisy_counts": 60},
+    def service(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/result"):
+            return httpx.Response(200, json=document)
+        return httpx.Response(200, content=files[request.url.path.split("/")[-1].replace(".", "_")])
+
+    with tacit.Client("http://it.test", transport=httpx.MockTransport(service)) as client:
+        return client.jobs.result("j")
+
+
+def test_a_jobs_result_has_its_tables() -> None:
+    centres = b"load,hour,noisy_count\n1.5,7,40\n0.25,19,60\n"
+    groups = b"count,length,items\n40,1,007\n3,2,0 1\n"
+    result = job_result(centres_csv=centres, groups_csv=groups, edges_txt=b"0\t6\n6\t9\n")
+    assert result.tables == ["centres.csv", "groups.csv", "edges.txt"]
+    assert result.rows() == [
+        {"load": 1.5, "hour": 7, "noisy_count": 40},
+        {"load": 0.25, "hour": 19, "noisy_count": 60},
     ]
-    lines = ["kmeans (sound), job j", "2 columns, 2 centres, 2 noisy_counts, 3 trace"]
-    assert str(clusters).splitlines() == lines
-    patterns = [{"items": "a b", "count": 3}, {"items": "b a", "count": 2}]
-    assert made({"rows": 7, "patterns": patterns}).rows() == patterns
-    assert made({"rows": 7}).rows() == [{"rows": 7}]
+    assert [row["items"] for row in result.rows("groups.csv")] == ["007", "0 1"]
+    assert result.rows("edges.txt") == [{"source": 0, "target": 6}, {"source": 6, "target": 9}]
+    with pytest.raises(ValueError, match=r"no table 'x'; there are: centres.csv"):
+        result.rows("x")
+    assert str(result).splitlines() == [
+        "kmeans (sound), job j",
+        "spent 2",
+        "2 centres",
+        "files: centres.csv, groups.csv, edges.txt",
+    ]
+    assert job_result().rows() == [{"spent": "2", "centres": [[1.5, 7], [0.25, 19]]}]
+
+
+def test_a_jobs_table_is_drawn_by_what_it_holds() -> None:
+    centres = b"load,hour,noisy_count\n1.5,7,40\n0.25,19,80\n"
+    groups = b"count,items\n40,a b\n3,b\n"
+    result = job_result(centres_csv=centres, groups_csv=groups, edges_txt=b"0\t6\n6\t9\n")
+    points = result.plot().axes[0]
+    (drawn,) = points.collections
+    assert drawn.get_offsets().tolist() == [[1.5, 7], [0.25, 19]]
+    assert drawn.get_sizes()[1] == 2 * drawn.get_sizes()[0]
+    bars = result.plot("groups.csv").axes[0]
+    assert [tick.get_text() for tick in bars.get_yticklabels()] == ["b", "a b"]
+    assert [bar.get_width() for bar in bars.patches] == [3, 40]
+    (dots,) = result.plot("edges.txt").axes[0].collections
+    assert dots.get_offsets().tolist() == [[0, 6], [6, 9]]
+    with pytest.raises(ValueError, match="no table of numbers"):
+        job_result().plot()
+
+
+def test_equal_queries_are_equal_however_they_are_written() -> None:
     same = tacit.Query.of(**QUERY | {"epsilon": Decimal(1)})
     assert same == tacit.Query.of(**QUERY)
 
