@@ -29,6 +29,10 @@ class Answer(BaseModel):
     def _json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
+    def __repr__(self) -> str:
+        """At a prompt an answer that has words of its own (a report, a result) shows them."""
+        return super().__repr__() if type(self).__str__ is BaseModel.__str__ else str(self)
+
     def __getitem__(self, name: str) -> Any:
         return self._json[name]
 

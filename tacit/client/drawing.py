@@ -5,6 +5,7 @@ released: nothing is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any, Final
 
 from tacit.errors import MissingExtra
@@ -17,7 +18,16 @@ def _figure() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("matplotlib", "pictures") from None
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
+
+    class Shown(Figure):
+        """A figure that a notebook shows also without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            picture = BytesIO()
+            self.savefig(picture, format="png")
+            return picture.getvalue()
+
+    figure = Shown(figsize=(6, 3.5), layout="constrained")
     return figure, figure.subplots()
 
 
