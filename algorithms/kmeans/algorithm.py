@@ -321,7 +321,9 @@ def pictures(state: State, found: Release, grid: Grid, columns: Sequence[str]) -
     """All plots of a sound run; none without matplotlib."""
     if not can_draw():
         return ()
-    drawn = [picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES)]
+    drawn = []
+    if len(planned_split(state.plan)) > 1:  # one bar says nothing
+        drawn.append(picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES))
     if grid.dimension > 1 and state.start is not None:
         centres = grid.raw(found.centres)
         drawn.insert(

@@ -250,7 +250,7 @@ async def list_budget_events(
                 raise UnknownCurator
             events = await store.about(transaction, named[0].number, after, page.limit)
     link_next(request, response, page, events, "seq")
-    return LedgerEvents(events=[_event(event) for event in events])
+    return LedgerEvents(events=[event_answer(event) for event in events])
 
 
 @router.post(
@@ -270,7 +270,7 @@ async def record_budget_event(request: Request, services: Services, caller: Writ
         events = await ledger.record(
             transaction, services.ledger, body, caller, allow_paper=services.settings.allow_paper
         )
-        recorded = LedgerEvents(events=[_event(event) for event in events])
+        recorded = LedgerEvents(events=[event_answer(event) for event in events])
         answer = idempotency.StoredAnswer(201, encode(recorded))
         now = services.clock.now()
         await idempotency.remember(transaction, idempotency_keys, key, answer, now)
@@ -433,7 +433,7 @@ async def _curator(transaction: Transaction, caller: Principal, curator: str) ->
     return found[0]
 
 
-def _event(event: Event) -> LedgerEvent:
+def event_answer(event: Event) -> LedgerEvent:
     return LedgerEvent(
         seq=event.seq,
         time=format_instant(event.time),

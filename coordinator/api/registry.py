@@ -251,7 +251,7 @@ async def list_parties(
         rows = await store.list_parties(transaction, page.after_text(), page.limit, prefix)
         total = await store.count_parties(transaction, prefix)
     link_next(request, response, page, rows, "id")
-    return ListOfParties(parties=[_party(row) for row in rows], total=total)
+    return ListOfParties(parties=[party_answer(row) for row in rows], total=total)
 
 
 @router.get("/v1/curators", tags=["registry"], summary="The roster, by number")
@@ -340,7 +340,7 @@ def _aggregator(row: AggregatorRow, seen: Health | None = None) -> PairedAggrega
     )
 
 
-def _party(row: PartyRow) -> EnrolledParty:
+def party_answer(row: PartyRow) -> EnrolledParty:
     return EnrolledParty(
         id=row.id,
         kind=row.kind.value,

@@ -21,6 +21,7 @@ from common.web.console.sign_in import add_codes, add_sign_in
 from coordinator.console import (
     budget,
     datasets,
+    downloads,
     jobs,
     ledger,
     monitoring,
@@ -84,6 +85,7 @@ def add_console(app: FastAPI) -> None:
         jobs.router,
         datasets.router,
         parties.router,
+        downloads.router,
     ):
         app.router.routes.extend(router.routes)
     add_front_door(app)

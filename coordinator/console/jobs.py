@@ -8,10 +8,13 @@ sees the comparison with the true data. Spec: console, section 5.8.
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import Query as Parameter
@@ -22,6 +25,7 @@ from starlette.responses import FileResponse
 from algorithms import catalogue
 from common.bodies import parse_json
 from common.store.transactions import Database
+from common.web.console import formatting
 from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
 from coordinator.api import jobs as api
@@ -247,7 +251,8 @@ Ids = Annotated[list[str] | None, Parameter(max_length=8)]
 ROWS: Final = 50
 _LOOK_S: Final = 1.0
 _SHORT: Final = 400
-_MOST_ITEMS: Final = 20
+ROWS_OF_TABLE: Final = 10
+_PLAIN_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?")
 SAID: Final = {
     "asked": "The job is queued.",
     "cancelled": "The job ends as soon as it can.",
@@ -257,11 +262,15 @@ SAID: Final = {
 
 @router.get("/jobs")
 async def list_jobs(
-    visit: Person, services: Services, state: str = "", before: str | None = None
+    visit: Person,
+    services: Services,
+    state: str = "",
+    search: str = "",
+    before: str | None = None,
 ) -> Response:
     operator = visit.operator
     states = tuple(each for each in JobState if each.value == state)
-    which = Filter(states if operator else (JobState.SUCCEEDED,))
+    which = Filter(states if operator else (JobState.SUCCEEDED,), search=search)
     async with services.database.reading() as transaction:
         found = await store.page(transaction, which, before, ROWS)
         schedules = await listed(transaction, None, ROWS) if operator else []
@@ -271,6 +280,7 @@ async def list_jobs(
         rows=[results.timed(row, now) if operator else results.published(row) for row in found],
         states=[each.value for each in JobState] if operator else [],
         state=state,
+        search=search,
         older=found[-1].id if len(found) == ROWS else None,
         before=before,
         schedules=schedules,
@@ -383,6 +393,7 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
         "operator": operator,
         "failure": failure(row.error) if operator else None,
         "result": None,
+        "table": None,
         "report": PrivacyReport.model_validate_json(row.preview) if operator else None,
         "text": text,
     }
@@ -390,8 +401,48 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
         document = await asyncio.to_thread(stored.document, row.id)
         kept = await asyncio.to_thread(stored.path, row.id, "report.json")
         content = await asyncio.to_thread(kept.read_bytes)
-        values |= {"result": document, "report": PrivacyReport.model_validate_json(content)}
+        values |= {
+            "result": document,
+            "report": PrivacyReport.model_validate_json(content),
+            "table": await asyncio.to_thread(table, stored, document),
+        }
     return values
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first rows of a result's table, as they are shown; `more`: whether there are others."""
+
+    file: str
+    columns: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: bool
+
+
+def table(stored: results.Results, result: Mapping[str, Any]) -> Table | None:
+    """The first table of a result; None where it has none."""
+    csv_files = (file["name"] for file in result["files"] if file["media_type"] == "text/csv")
+    name = next(csv_files, None)
+    if name is None:
+        return None
+    with stored.path(result["job"], f"files/{name}").open(encoding="utf-8", newline="") as lines:
+        head, *rows = islice(csv.reader(lines), ROWS_OF_TABLE + 2)
+    shown = [[_number(cell) for cell in row] for row in rows[:ROWS_OF_TABLE]]
+    return Table(
+        name,
+        tuple(head),
+        tuple(all(not isinstance(row[at], str) for row in shown) for at in range(len(head))),
+        tuple(tuple(formatting.figure(cell) for cell in row) for row in shown),
+        len(rows) > ROWS_OF_TABLE,
+    )
+
+
+def _number(cell: str) -> str | int | float:
+    """A cell as a number where it is written as one: `007` is a name."""
+    if _PLAIN_NUMBER.fullmatch(cell) is None:
+        return cell
+    return float(cell) if {".", "e", "E"} & set(cell) else int(cell)
 
 
 @dataclass(frozen=True)
@@ -420,11 +471,19 @@ def failure(error: str | None) -> Failure | None:
     )
 
 
-def text(value: Any) -> str:
-    """A value of a result as a line: whole if it is short, else its size."""
-    if isinstance(value, str):
-        return value if len(value) <= _SHORT else f"{value[:_SHORT]} …"
-    if isinstance(value, Mapping | list) and len(value) > _MOST_ITEMS:
-        return f"{len(value)} entries: see the archive"
-    whole = json.dumps(value, ensure_ascii=False)
-    return whole if len(whole) <= _SHORT else f"{len(whole)} characters: see the archive"
+def text(value: Any) -> str | None:
+    """A value of a result as a line, numbers to four digits; None for one that is no line: what is
+    nested or long is in the result's files."""
+    if isinstance(value, list):
+        nested = any(isinstance(item, Mapping | list) for item in value)
+        return None if nested or not value else _short(", ".join(map(formatting.figure, value)))
+    if isinstance(value, Mapping):
+        parts = [(name, text(part)) for name, part in value.items() if part is not None]
+        return _short("; ".join(f"{name.replace('_', ' ')} {part}" for name, part in parts if part))
+    if value is None or isinstance(value, bool):
+        return {None: None, True: "yes", False: "no"}[value]
+    return _short(formatting.figure(value))
+
+
+def _short(line: str) -> str | None:
+    return line if 0 < len(line) <= _SHORT else None

@@ -6,6 +6,8 @@ Spec: console, section 5.4.
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 from fastapi import Response
@@ -32,6 +34,7 @@ from tacit.report.statements import one_machine
 router = console_router()
 
 ROWS: Final = 50
+_MOST_BARS: Final = 12
 SAID: Final = {
     "made": "The query is made. It never changes; the same content is the same query.",
     "stopped": "Its schedule opens no more rounds.",
@@ -39,9 +42,11 @@ SAID: Final = {
 
 
 @router.get("/queries")
-async def list_queries(visit: Person, services: Services, after: str | None = None) -> Response:
+async def list_queries(
+    visit: Person, services: Services, after: str | None = None, search: str = ""
+) -> Response:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, after, ROWS)
+        found = await store.page(transaction, after, ROWS, search)
         asked = await store.rounds_of(transaction, [row.id for row in found])
     rows = [
         {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
@@ -52,6 +57,7 @@ async def list_queries(visit: Person, services: Services, after: str | None = No
         rows=rows,
         more=found[-1].id if len(found) == ROWS else None,
         after=after,
+        search=search,
     )
 
 
@@ -117,8 +123,8 @@ def spread(report: PrivacyReport) -> Markup | None:
 
 
 def course(heads: list[RoundHead]) -> Markup | None:
-    """The released values with their error, the oldest first; None where they are no single
-    numbers."""
+    """The released values with their error, the oldest first: many of windows without a gap as a
+    line within its band, others as bars; None where they are no single numbers."""
     points: list[tuple[RoundHead, str, str]] = []
     for head in reversed(heads):
         if head.state is not RoundState.RELEASED or head.figures is None:
@@ -131,10 +137,22 @@ def course(heads: list[RoundHead]) -> Markup | None:
         return None
     last, released, half_width = points[-1]
     value, error = formatting.with_error(released, half_width)
+    values = [float(value) for _, value, _ in points]
+    gave = f"{len(points)} rounds; the last gave {value} ± {error} {last.unit}."
+    windows = [head.window for head, *_ in points]
+    without_gap = all(a.end == b.start for a, b in pairwise(windows))
+    if len(points) > _MOST_BARS and without_gap and len({width for *_, width in points}) == 1:
+        return charts.band(
+            values,
+            float(half_width),
+            start=datetime.fromisoformat(windows[0].start),
+            end=datetime.fromisoformat(windows[-1].end),
+            unit=last.unit,
+            sentence=f"{gave} The band reaches as far as the noise in 95 of 100 cases.",
+        )
     return charts.bars(
-        [float(value) for _, value, _ in points],
+        values,
         [float(half_width) for *_, half_width in points],
-        labels=[formatting.day(head.window.start) for head, *_ in points],
-        sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last.unit}. Each line "
-        "reaches as far as the noise in 95 of 100 cases.",
+        labels=[formatting.day(window.start) for window in windows],
+        sentence=f"{gave} Each line reaches as far as the noise in 95 of 100 cases.",
     )

@@ -209,9 +209,10 @@ async def list_rounds(
     services: Services,
     state: RoundState | Literal[""] = "",
     query_id: str = "",
+    search: str = "",
     cursor: str | None = None,
 ) -> Response:
-    which = Filter(state or None, query_id or None, newest_first=True, heads=True)
+    which = Filter(state or None, query_id or None, newest_first=True, heads=True, search=search)
     after = None if cursor is None else decode_cursor(cursor)
     rows, _ = await progress.heads(services.database, which, Page(ROWS, after))
     async with services.database.reading() as transaction:
@@ -224,6 +225,7 @@ async def list_rounds(
         states=list(RoundState),
         state=state,
         query_id=query_id,
+        search=search,
         older=older,
         newer=cursor is not None,
         said=visit.said(SAID),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from common.store.transactions import Transaction
 from coordinator.models.job import FINISHED, JobState
@@ -84,12 +84,13 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which jobs a list is about."""
+    """Which jobs a list is about; `search`: a text in the id, the algorithm or the dataset's id."""
 
     states: tuple[JobState, ...] = ()
     algorithm: str | None = None
     dataset_id: str | None = None
     schedule_id: str | None = None
+    search: str = ""
 
 
 _ROW = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
@@ -143,6 +144,9 @@ async def page(
         query = query.where(
             jobs.c.id.in_(runs.where(job_schedule_runs.c.schedule_id == which.schedule_id))
         )
+    if which.search:
+        texts = (jobs.c.id, jobs.c.algorithm, jobs.c.dataset_id)
+        query = query.where(or_(*(text.icontains(which.search, autoescape=True) for text in texts)))
     if before is not None:
         query = query.where(jobs.c.id < before)
     found = await transaction.execute(query.order_by(jobs.c.id.desc()).limit(limit))

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, func, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, or_, select, update
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import queries, rounds
@@ -68,8 +68,14 @@ async def find_by_hash(transaction: Transaction, digest: bytes) -> QueryRow | No
     return None if row is None else _row(row)
 
 
-async def page(transaction: Transaction, after: str | None, limit: int) -> list[QueryRow]:
+async def page(
+    transaction: Transaction, after: str | None, limit: int, search: str = ""
+) -> list[QueryRow]:
+    """Queries by id, after one; `search`: only those with this text in their id or content."""
     chosen = select(queries).order_by(queries.c.id).limit(limit)
+    if search:
+        texts = (queries.c.id, queries.c.body)
+        chosen = chosen.where(or_(*(text.icontains(search, autoescape=True) for text in texts)))
     if after is not None:
         chosen = chosen.where(queries.c.id > after)
     return [_row(row) for row in await transaction.execute(chosen)]

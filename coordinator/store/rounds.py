@@ -304,12 +304,14 @@ def _document(name: str) -> Select[Any]:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rounds a list is about; `heads`: also of open rounds, else their descriptors."""
+    """Which rounds a list is about; `heads`: also of open rounds, else their descriptors;
+    `search`: a text in the id, or in the summary, which has the query's name and unit."""
 
     state: RoundState | None = None
     query_id: str | None = None
     newest_first: bool = False
     heads: bool = False
+    search: str = ""
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
         """Hide open rounds that too few aggregators know, and rounds without their content."""
@@ -320,6 +322,10 @@ class Filter:
             chosen = chosen.where(rounds.c.announced.is_(True))
         if self.query_id is not None:
             chosen = chosen.where(rounds.c.query_id == self.query_id)
+        if self.search:
+            texts = (rounds.c.id, rounds.c.summary)
+            found = (text.icontains(self.search, autoescape=True) for text in texts)
+            chosen = chosen.where(or_(*found))
         return chosen
 
 

@@ -78,6 +78,17 @@ def grouped(value: Decimal | int | str) -> str:
     return text.replace("-", "−", 1)
 
 
+def figure(value: object) -> str:
+    """A number of a result to four significant digits, whole numbers in full; any other as it
+    is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or value.is_integer():
+        return grouped(int(value))
+    number = Decimal(f"{value:.4g}")
+    return grouped(number) if -6 <= number.adjusted() < 12 else f"{value:.4g}"
+
+
 def place_of(half_width: str) -> int:
     """The decimal place to which a half-width of two significant digits goes: -1 for tenths."""
     width = Decimal(half_width)

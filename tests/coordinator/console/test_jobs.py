@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import html
+import io
 import json
 import re
 from dataclasses import replace
@@ -17,6 +19,7 @@ import pytest
 from algorithms import catalogue
 from common.runtime.clock import uuid7
 from common.store.transactions import Database
+from common.web.console import formatting
 from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.console.datasets import declared
@@ -77,6 +80,17 @@ async def test_a_job_and_its_result_as_the_api_tells_them(it: Office, done: str)
         picture = await browser.get(source)
         assert picture.content == it.ask("GET", f"{path}/plots/{name}.svg").content
         assert "default-src 'none'" in picture.headers["content-security-policy"]
+    [centres] = result["files"]
+    written = it.ask("GET", f"{path}/files/{centres['name']}").text.splitlines()
+    assert all(name.replace("_", " ") in text for name in written[0].split(","))
+    for cell in ",".join(written[1:]).split(","):
+        assert formatting.figure(float(cell)) in text
+        assert len(cell) < 8 or cell not in text
+    for place in (f"jobs.csv?search={done[-6:]}", "jobs.csv?search=KMEANS", "jobs.csv"):
+        listed = await browser.get(f"/console/{place}")
+        assert done in {row["id"] for row in csv.DictReader(io.StringIO(listed.text))}
+    assert not (await browser.get("/console/jobs.csv?search=kmeens")).text.strip()
+    assert "There is none" in (await browser.get("/console/jobs?search=kmeens")).text
     for file in result["files"]:
         got = await browser.get(f"/console/jobs/{done}/files/{file['name']}")
         assert got.content == it.ask("GET", f"{path}/files/{file['name']}").content

@@ -5,10 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
 from coordinator.console import query_wizard
+from coordinator.console.queries import course
+from tacit.answers.rounds import Figures, Interval, RoundHead, Span
+from tacit.protocol.round.state import RoundState
 from tacit.query.query import Query
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
@@ -213,3 +217,31 @@ async def test_a_schedule_is_ended_by_an_operator_alone(house: Houses) -> None:
         assert "End its schedule" not in browser.words()
         await browser.get("/console/queries")
         assert "stopped" in browser.words()
+
+
+def heads(count: int, gap_h: int = 0) -> list[RoundHead]:
+    """Released rounds of an hour each, the newest first, with gaps between their windows."""
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    starts = [start + timedelta(hours=(1 + gap_h) * number) for number in range(count)]
+    return [
+        RoundHead.model_construct(
+            state=RoundState.RELEASED,
+            unit="kWh",
+            window=Span(start=at.isoformat(), end=(at + timedelta(hours=1)).isoformat()),
+            figures=Figures(
+                result={"sum": str(100 + number)},
+                interval=Interval(level="0.95", half_width="5"),
+                guess="0.7",
+            ),
+        )
+        for number, at in enumerate(starts)
+    ][::-1]
+
+
+def test_answers_over_time_are_bars_or_a_line_in_its_band() -> None:
+    few, many, apart = (str(course(found)) for found in (heads(3), heads(30), heads(30, gap_h=1)))
+    assert few.count('class="shade"') == apart.count('class="shade"') == 0
+    assert many.count('class="shade"') == 2 * 30  # a wide and a narrow picture
+    assert "30 rounds; the last gave 129.0 ± 5.0 kWh. The band" in many
+    assert "3 rounds; the last gave 102.0 ± 5.0 kWh. Each line" in few
+    assert course(heads(1)) is None

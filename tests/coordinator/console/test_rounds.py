@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -16,7 +17,7 @@ from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.console import formatting
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import Pages
+from common.web.console.pages import Pages, csv_file
 from common.web.dependencies import part_of
 from coordinator.rounds import progress
 from coordinator.store.tables import console
@@ -52,6 +53,7 @@ async def test_a_released_round(house: Houses) -> None:
         found = await it.result(opened)
         operator, analyst = await signed_in(it), await signed_in(it, "analyst")
         await list_and_page(operator, opened.id, found)
+        await searched_and_saved(operator, opened.id)
         await policy(operator, opened.id)
         await only_words(it, opened.id)
         page = await analyst.get(f"/console/rounds/{opened.id}")
@@ -86,6 +88,33 @@ async def list_and_page(browser: Browser, name: str, found: dict[str, Any]) -> N
             assert re.sub(r"\s+", " ", sentence) in text
 
 
+async def searched_and_saved(browser: Browser, name: str) -> None:
+    """A search finds a round by its query's name and its id, however they are written, and takes
+    signs as signs; the file has the rows of the list."""
+    for place, text in (("rounds", name[-6:]), ("rounds", "KWH"), ("queries", "DISTRIBUTED")):
+        for search, shown in ((text, True), (f"{text}%", False), ("%00", False)):
+            page = await browser.get(f"/console/{place}?search={search.replace('%', '%25')}")
+            assert page.status_code == 200
+            assert ("No " not in browser.words()) == shown, (place, search)
+            saved = await browser.get(f"/console/{place}.csv?search={search.replace('%', '%25')}")
+            rows = list(csv.DictReader(io.StringIO(saved.text)))
+            assert saved.headers["content-type"] == "text/csv; charset=utf-8"
+            assert len(rows) == shown, (place, search)
+    rounds = await browser.get("/console/rounds.csv")
+    [row] = csv.DictReader(io.StringIO(rounds.text))
+    assert (row["id"], row["state"], row["participants"]) == (name, "released", "20")
+    assert row["window.start"] and row["figures.result.sum"]
+    for place in ("parties", "budget/ledger"):
+        saved = await browser.get(f"/console/{place}.csv")
+        assert len(list(csv.DictReader(io.StringIO(saved.text)))) >= 1
+
+
+def test_a_saved_list_runs_no_formula_and_keeps_what_is_nested() -> None:
+    rows = [{"id": "=1+1", "window": {"start": "a"}, "few": [1]}, {"id": "b", "more": -2}]
+    text = bytes(csv_file("list", rows).body).decode()
+    assert text == "id,window.start,few,more\r\n'=1+1,a,[1],\r\nb,,,-2\r\n"
+
+
 async def policy(browser: Browser, name: str) -> None:
     """Every page has the policy and no script of its own; files are immutable, and only ours."""
     places = ("login", "rounds", "rounds/new", f"rounds/{name}", f"rounds/{name}/live", "rounds/no")
@@ -114,7 +143,8 @@ async def only_words(it: House, name: str) -> None:
     request = Request({"type": "http", "path": "/console", "headers": []})
     pages = part_of(it.app, Pages)
     visitor = Visitor(Principal(EVIL, frozenset({Scope.OPERATOR})), EVIL, EVIL)
-    more = {"states": [], "state": "", "query_id": EVIL, "older": EVIL, "newer": True, "said": EVIL}
+    more = {"states": [], "state": "", "query_id": EVIL, "search": EVIL, "older": EVIL}
+    more |= {"newer": True, "said": EVIL}
     listed = pages.show(request, "rounds.html", rows=[evil], visitor=visitor, **more)
     wrong = pages.problem(request, DomainError(EVIL, pointer=EVIL))
     for page in (listed, wrong):

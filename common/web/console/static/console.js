@@ -8,8 +8,15 @@ const WAIT_S = 25;
 let own = localStorage.getItem(KEPT) !== "utc";
 const whole = new Intl.DateTimeFormat(undefined, {
   day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
+  timeZoneName: "short",
 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short",
+});
+const seconds = new Intl.DateTimeFormat(undefined, {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  hourCycle: "h23", timeZoneName: "short",
+});
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 function showTimes(root) {
@@ -18,7 +25,8 @@ function showTimes(root) {
     const at = new Date(each.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     each.title = each.dateTime;
-    each.textContent = own ? ("clock" in each.dataset ? clock : whole).format(at) : each.dataset.utc;
+    const format = "clock" in each.dataset ? clock : "seconds" in each.dataset ? seconds : whole;
+    each.textContent = own ? format.format(at) : each.dataset.utc;
   }
   const button = document.querySelector("[data-zone]");
   if (button && zone !== "UTC") {
