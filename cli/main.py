@@ -105,6 +105,7 @@ COMMANDS: Final = {
     "group": Place("participants.group_app", "Groups: sets of curators that a query may sum."),
     "dataset": Place("datasets.app", "Data that the coordinator keeps for jobs."),
     "job": Place("jobs.app", "Algorithms on stored data or over curators."),
+    "report": Place("report_export.app", "Privacy reports as evidence that others can cite."),
     "audit": Place(
         "audit.app", "Who may pollute sums: proposals that change nothing by themselves."
     ),
@@ -114,7 +115,8 @@ COMMANDS: Final = {
         "trust.trust_app", "Identities obtained out of band, which a verification pins."
     ),
     "notifications": Place(
-        "notifications.app", "Messages about what needs an operator, by webhook and e-mail."
+        "services.status.notifications_app",
+        "Messages about what needs an operator, by webhook and e-mail.",
     ),
     "anchors": Place("trust.anchors_app", "One line that identifies all services, for comparison."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),

@@ -14,6 +14,7 @@ from tacit.client.objects import frame, table, text
 
 EDGES: Final = "edges.txt"
 """The file of a published graph: two vertices a line."""
+LARGEST_TABLE_BYTES: Final = 16_000_000
 
 
 class Job(jobs.Job):
@@ -39,6 +40,15 @@ class JobResult(jobs.JobResult):
     """What a job published."""
 
     _tables: dict[str, bytes] = PrivateAttr(default_factory=dict)
+
+    def table_files(self) -> list[str]:
+        """The names of the files that are tables and not too large to be fetched with a result."""
+        return [
+            file.name
+            for file in self.files
+            if (file.media_type == "text/csv" or file.name == EDGES)
+            and file.bytes <= LARGEST_TABLE_BYTES
+        ]
 
     @property
     def tables(self) -> list[str]:

@@ -37,11 +37,9 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
-from tacit.client.job_objects import EDGES
 from tacit.errors import Error
 
 UPLOAD_WAIT_S = 600.0
-LARGEST_TABLE_BYTES: Final = 16_000_000
 
 
 def _add_dataset(
@@ -218,10 +216,8 @@ def _cancel_job(job_id: str) -> Steps[tacit.Job]:
 def _job_result(job_id: str) -> Steps[tacit.JobResult]:
     """The published result, with its tables of up to 16 MB each."""
     result = yield from answer_of(tacit.JobResult, get(f"/v1/jobs/{job_id}/result"))
-    for file in result.files:
-        tabular = file.media_type == "text/csv" or file.name == EDGES
-        if tabular and file.bytes <= LARGEST_TABLE_BYTES:
-            result._tables[file.name] = yield from _job_file(job_id, file.name)
+    for name in result.table_files():
+        result._tables[name] = yield from _job_file(job_id, name)
     return result
 
 

@@ -78,6 +78,22 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), "--epsilon", "2")
     assert json.loads((out / "result.json").read_text("utf-8"))["dataset"] not in kept
 
+    export = ("report", "export", result["job"], "--organisation", "Grid", "--region", "EU", *place)
+    record = tmp_path / "record.yaml"
+    written = (*export, "--use", "planning", "--format", "opendp-registry", "--out", str(record))
+    assert tacit(*written) == f"written to {record}\n"
+    basic = json.loads(record.read_text("utf-8"))["deployment"]["basic"]
+    assert (basic["name"], basic["publication_date"]) == ("kmeans", job["finished"][:10])
+    cited = json.loads(tacit(*export, "--use", "planning", "--format", "json-ld"))
+    assert cited["additionalProperty"]["value"]["verified"][0]["epsilon"] == "1"
+    assert cited["additionalProperty"]["value"]["subject"]["id"] == result["job"]
+    for wrong, said in (
+        (("--sector", "x"), "--sector: one of"),
+        ((), "no round and no job nothing"),
+    ):
+        other = ("report", "export", "nothing", *export[3:], "--use", "x", "--format", "json-ld")
+        assert said in tacit(*other, *wrong, code=2)
+
     listed = json.loads(tacit("job", "list", "--algorithm", "kmeans", "--json", *place))
     assert result["job"] in [item["id"] for item in listed]
     assert "charged 1" in tacit("job", "show", result["job"], *place)
