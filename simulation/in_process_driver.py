@@ -101,6 +101,8 @@ class InProcess:
             count,
             int((event.enrolled & ~event.sends).sum()),
             int((event.sends & ~members).sum()),
+            int(event.lying.sum()),
+            0,
             totals.raw,
             totals.clamped,
             totals.truth,

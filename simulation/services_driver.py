@@ -210,6 +210,8 @@ class _Host:
             participants,
             int((event.enrolled & ~event.sends).sum()),
             max(0, int(event.sends.sum()) - participants) if released else 0,
+            int(event.lying.sum()),
+            state["refused"] or 0,
             stages.raw,
             stages.clamped,
             stages.truth,

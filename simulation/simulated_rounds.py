@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +173,8 @@ class Outcome:
     as all that follow: `truth` of everyone enrolled, `sent` of those that sent anything, `present`
     of the participants. `held`: of what the participants contributed, lies and all, before noise
     (None, as `present`, where who participated is not known to the driver). `dropouts` sent
-    nothing, what `late` curators sent did not arrive everywhere in time. `opened`: the released
+    nothing, what `late` curators sent did not arrive everywhere in time; `liars` lied and `refused`
+    were refused by their proof. `opened`: the released
     total (None if the round aborted, for `reason`). `forecast`: the error that was to be expected
     from noise alone. `wall_s` and `cpu_s` are those of the round, `cpu_s` of all processes that the
     driver can see.
@@ -186,6 +187,8 @@ class Outcome:
     participants: int
     dropouts: int
     late: int
+    liars: int
+    refused: int
     raw: Sums
     clamped: Sums
     truth: Ints
@@ -234,9 +237,10 @@ class Row:
 
     `true`: of the raw readings of everyone enrolled. `error`: released minus true, and it is the
     sum of what follows: of `clamping` (also of readings beyond `max_readings`), `rounding`,
-    `dropouts` (`dropped` curators), `late` contributions (of `belated` curators), `lies` and
-    `noise`; of a vector, each is the mean over its coordinates. `forecast`: the mean absolute error
-    to be expected of noise, and `rounding_at_most` what rounding could add.
+    `dropouts` (`dropped` curators), `late` contributions (of `belated` curators), `lies` (of
+    `liars`; `refused`: by their proof) and `noise`; of a vector, each is the mean over its
+    coordinates. `forecast`: the mean absolute error to be expected of noise, and `rounding_at_most`
+    what rounding could add.
     """
 
     round: int
@@ -246,6 +250,8 @@ class Row:
     participants: int
     dropped: int
     belated: int
+    liars: int
+    refused: int
     true: str
     released: str | None
     error: float | None
@@ -283,6 +289,8 @@ def row(query: Query, outcome: Outcome) -> Row:
         outcome.participants,
         outcome.dropouts,
         outcome.late,
+        outcome.liars,
+        outcome.refused,
         _shown(raw) or "",
         None if released is None else _shown(released),
         _difference(released, raw),
@@ -320,6 +328,10 @@ def _difference(one: Figures | None, other: Figures | None) -> float | None:
     return float(sum(differences, Fraction(0)) / len(differences))
 
 
+CAUSES: Final = ("noise", "rounding", "clamping", "dropouts", "late", "lies")
+"""What the error of a row is the sum of."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """The summary of a simulation."""
@@ -337,7 +349,8 @@ class Summary:
         return {"format": "tacit.simulation/1", **asdict(self), "figures": self.figures()}
 
     def figures(self) -> Json:
-        """Over the released rounds: mean absolute error and noise, the forecast's mean."""
+        """Over the released rounds: mean absolute error, and that of each of its causes; the
+        forecast's mean."""
         released = [item for item in self.rows if item.state == "released"]
 
         def mean(values: Sequence[float | None]) -> float | None:
@@ -348,7 +361,10 @@ class Summary:
             "rounds": len(self.rows),
             "released": len(released),
             "mean_absolute_error": mean([item.error for item in released]),
-            "mean_absolute_noise": mean([item.noise for item in released]),
+            **{
+                f"mean_absolute_{cause}": mean([getattr(item, cause) for item in released])
+                for cause in CAUSES
+            },
             "mean_forecast": mean([item.forecast for item in released]),
             "mean_rounding_at_most": mean([item.rounding_at_most for item in released]),
             "wall_s": sum(item.wall_s for item in self.rows),

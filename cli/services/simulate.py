@@ -16,11 +16,9 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich import box
-from rich.table import Table
 
 from algorithms.drawing import can_draw
-from cli.context import Answer, Token, console, errors, fail, printed, say
+from cli.context import Answer, TextTable, Token, console, errors, fail, printed, say
 from cli.formatting import amount
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.soak import compared, counted, share_of, soak
@@ -29,7 +27,7 @@ from simulation import populations
 from simulation.network import Network, Traffic
 from simulation.plots import draw
 from simulation.populations import Population, Rates, stream
-from simulation.simulated_rounds import Driver, Row, Summary, plot, row
+from simulation.simulated_rounds import CAUSES, Driver, Row, Summary, plot, row
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
@@ -132,11 +130,8 @@ def simulate(
     asked: Simulation,
     deployed: Deployed,
     out: Annotated[
-        Path | None, typer.Option(help="Write the results as JSON, and plots, into this directory.")
-    ] = None,
-    csv_file: Annotated[
-        Path | None, typer.Option("--csv", help="Write a line for every round into this file.")
-    ] = None,
+        Path, typer.Option(help="A directory for a line of each round (CSV), JSON and a plot.")
+    ] = Path("simulation"),
     *,
     instead: Instead,
 ) -> Answer:
@@ -167,7 +162,7 @@ def simulate(
         _driver(people, query, seed, deployed) as driver,
         counted("rounds") as bar,
     ):
-        task = bar.add_task("round", total=asked.rounds)
+        task = bar.add_task(f"preparing {people.curators:,} curators", total=asked.rounds)
         for outcome in driver.run(query, people, asked.rounds, happening, network):
             rows.append(row(query, outcome))
             traffic = traffic.plus(outcome.traffic)
@@ -186,15 +181,8 @@ def simulate(
         tuple(rows),
         asdict(traffic),
     )
-    if out is not None:
-        _write(summary, out)
-    if csv_file is not None:
-        with csv_file.open("w", newline="", encoding="utf-8") as file:
-            names = [field.name for field in fields(Row)]
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(asdict(item) for item in summary.rows)
-    return Answer(summary.document(), lambda: _print(summary))
+    written = _write(summary, out)
+    return Answer(summary.document(), lambda: _print(summary, written))
 
 
 # --- the population and the query ----------------------------------------------------------------
@@ -368,64 +356,51 @@ def _deployment(aggregators: int, *, exact_from: int | None) -> Iterator[Running
 # --- output ------------------------------------------------------------------------------------
 
 
-def _print(summary: Summary) -> None:
-    shown = Table(
-        title=f"{summary.query['mechanism']}, {summary.driver}, amounts in {summary.unit}",
-        title_justify="left",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    counts = ["#", "in sum", "drop-\nouts", "late"]
-    for column in [
-        *counts,
-        "true",
-        "released",
-        "error",
-        "noise",
-        "round-\ning",
-        "clamp-\ning",
-        "absent",
-    ]:
-        shown.add_column(column, justify="right", no_wrap=True)
-    for item in summary.rows:
-        parts = (item.dropouts, item.late, item.lies)
-        absent = [part for part in parts if part is not None]
-        shown.add_row(
+def _print(summary: Summary, written: Sequence[Path]) -> None:
+    columns = ["#", "in sum", "out", "late", "lie", "refused", "true", "released", "error"]
+    rows = [
+        [
             str(item.round),
             str(item.participants),
             str(item.dropped),
             str(item.belated),
+            str(item.liars),
+            str(item.refused),
             amount(item.true or None),
             item.state if item.released is None else amount(item.released),
             amount(item.error),
-            amount(item.noise),
-            amount(item.rounding),
-            amount(item.clamping),
-            amount(sum(absent) if absent else None),
-        )
-    console.print(shown)
+        ]
+        for item in summary.rows
+    ]
+    title = f"{summary.query['mechanism']}, {summary.driver}, amounts in {summary.unit}"
+    console.print(TextTable(title, columns, rows))
     figures = summary.figures()
+    causes = ", ".join(f"{cause} {amount(figures[f'mean_absolute_{cause}'])}" for cause in CAUSES)
     say(
         f"{figures['released']} of {figures['rounds']} rounds released; mean absolute error "
-        f"{amount(figures['mean_absolute_error'])}, from noise alone "
-        f"{amount(figures['mean_absolute_noise'])}, forecast {amount(figures['mean_forecast'])}; "
-        f"rounding to {summary.query['resolution']} could add "
+        f"{amount(figures['mean_absolute_error'])}, of {causes}; forecast of noise "
+        f"{amount(figures['mean_forecast'])}; rounding to {summary.query['resolution']} could add "
         f"{amount(figures['mean_rounding_at_most'])}"
     )
     say(
-        "true: of the raw readings of everyone enrolled; error: the sum of noise, rounding, "
-        "clamping and absent (curators that dropped out, were late, or lied)"
+        "true: of the raw readings of everyone enrolled; error: the sum of its causes; out: "
+        "dropped out; late: too late for the sum; lie: sent the most that passes; refused: by "
+        "their proof"
     )
     say(f"{figures['wall_s']:.2f} s, {figures['cpu_s']:.2f} CPU s")
     for reason in dict.fromkeys(item.reason for item in summary.rows if item.reason):
         say(f"aborted: {reason}")
+    say(f"written: {', '.join(map(str, written))}")
 
 
-def _write(summary: Summary, out: Path) -> None:
+def _write(summary: Summary, out: Path) -> list[Path]:
+    """Write the summary as JSON, its rows as CSV, and a plot of what was released."""
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(summary.document(), indent=2) + "\n"
-    (out / "simulation.json").write_text(text, encoding="utf-8")
-    if can_draw() and any(item.released is not None for item in summary.rows):
-        draw(plot(summary), out)
+    document, table = out / "simulation.json", out / "simulation.csv"
+    document.write_text(json.dumps(summary.document(), indent=2) + "\n", encoding="utf-8")
+    with table.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(item) for item in summary.rows)
+    drawn = can_draw() and any(item.released is not None for item in summary.rows)
+    return [document, table, *(draw(plot(summary), out) if drawn else ())]

@@ -86,7 +86,7 @@ def soak(
     kills: int,
     seconds: float | None,
     seed: int,
-    out: Path | None,
+    out: Path,
 ) -> Answer:
     """Run a soak; what must hold, with exit code 1 if anything does not."""
     if aggregators < 2:
@@ -96,9 +96,8 @@ def soak(
         document = _soak_in(directory, aggregators, kills, seconds, seed)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "soak.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "soak.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return Answer(document, lambda: _print_soak(document), 0 if document["passed"] else 1)
 
 
@@ -220,7 +219,7 @@ def compared(
     share: Fraction,
     rounds: int,
     seed: int,
-    out: Path | None,
+    out: Path,
 ) -> Answer:
     """Run both rounds as often; JSON and a picture into `out`."""
     rows: list[LiedRound] = []
@@ -230,8 +229,7 @@ def compared(
             rows.append(row)
             bar.update(task, advance=1, description=f"{row.named} named")
     found = comparison(query, people, share, seed, tuple(rows))
-    if out is not None:
-        _write(found, out)
+    _write(found, out)
     return Answer(found.document(), lambda: _print(found))
 
 

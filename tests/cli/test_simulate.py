@@ -23,6 +23,12 @@ from tests.docs.walkthrough import walk
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results go into the current directory unless another is named."""
+    monkeypatch.chdir(tmp_path)
+
+
 def simulate(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["simulate", *arguments])
 
@@ -46,8 +52,8 @@ def test_a_table_and_files(tmp_path: Path) -> None:
     assert [row["state"] for row in found["rows"]] == ["released"] * 3
     for row in found["rows"]:
         assert 0 < row["participants"] < row["enrolled"] == 200
-    plots = {path.name for path in (tmp_path / "out").glob("simulation.*")}
-    assert plots == {"simulation.json"} | (
+    written = {path.name for path in (tmp_path / "out").glob("simulation.*")}
+    assert written == {"simulation.json", "simulation.csv"} | (
         {"simulation.svg", "simulation.png"} if can_draw() else set()
     )
 
@@ -78,10 +84,10 @@ def test_every_round_is_a_line_and_dropouts_and_late_curators_are_apart(tmp_path
     events = "dropout=0.2,straggler=0.3,liar=0.1"
     done = simulate(
         *("--curators", "200", "--rounds", "4", "--events", events),
-        *("--csv", str(tmp_path / "rounds.csv"), "--field", "function=mean"),
+        *("--field", "function=mean"),
     )
     assert done.exit_code == 0, done.stderr
-    with (tmp_path / "rounds.csv").open(newline="") as file:
+    with (tmp_path / "simulation" / "simulation.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["round"] for row in rows] == ["0", "1", "2", "3"]
     for row in rows:
@@ -89,6 +95,7 @@ def test_every_round_is_a_line_and_dropouts_and_late_curators_are_apart(tmp_path
         assert in_all == int(row["enrolled"]) == 200
         assert int(row["dropped"]) > 0
         assert int(row["belated"]) > 0
+        assert int(row["liars"]) > 0 == int(row["refused"])
         assert float(row["error"]) == pytest.approx(sum(float(row[name]) for name in SPLIT))
 
 
