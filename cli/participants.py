@@ -199,6 +199,8 @@ def show_group(client: Client, name: Name) -> Answer:
 
 token_app = typer.Typer(no_args_is_help=True, help="API tokens of a service: make, list, revoke.")
 
+DAY_S = 86_400
+"""How long a session by a link can last after the link has expired."""
 OF_A_CURATOR = ("device", "curator")
 """Scopes of tokens that belong to one curator, for the service that hosts it."""
 
@@ -246,6 +248,28 @@ def create_token(
         errors.print(f"shown once; its id, to revoke it: {made['id']}", highlight=False)
 
     return Answer(made, human)
+
+
+@token_app.command("link")
+@at_curator
+def make_link(
+    client: Client,
+    curator: Annotated[str, typer.Argument(help="Id of the curator.")],
+    valid_s: Annotated[
+        int, typer.Option(min=60, max=604_800, help="Seconds until the link expires.")
+    ] = 3 * 86_400,
+    address: Annotated[
+        str | None, typer.Option(help="Where owners reach the service, if not at its own address.")
+    ] = None,
+) -> Answer:
+    """Make a link that signs the owner of a curator in, once, to see what left and to stop it."""
+    label = f"link for the owner, valid for {valid_s} s"
+    made = client.tokens.create("curator", subject=curator, label=label, valid_s=valid_s + DAY_S)
+    with Client(client.url, made["token"], verify=trusted(client.url)) as owner:
+        code = owner.tokens.sign_in_code(valid_s)
+    link = f"{(address or client.url).rstrip('/')}{code['path']}"
+    found = {"address": link, "valid_s": valid_s, "token": made["id"]}
+    return Answer(found, lambda: typer.echo(link))
 
 
 @token_app.command("list")

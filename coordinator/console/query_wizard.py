@@ -48,6 +48,7 @@ STEPS: Final = ("What", "Participants", "How exact", "Whom do you trust", "Look 
 FIELDS: Final[tuple[Mapping[str, str], ...]] = (
     {
         "name": "",
+        "purpose": "",
         "function": "sum",
         "register": "energy_import",
         "unit": "kWh",

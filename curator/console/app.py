@@ -45,7 +45,7 @@ _ENTRIES: Final = (
     Entry("Curators", "/console", frozenset({Scope.OPERATOR})),
     Entry("Readings", "/console/readings", PEOPLE),
     Entry("Policy", "/console/policy", frozenset({Scope.OPERATOR})),
-    Entry("What I gave away", "/console/curators", frozenset({Scope.CURATOR})),
+    Entry("What left", "/console/curators", frozenset({Scope.CURATOR})),
     Entry("Parties", "/console/parties", frozenset({Scope.OPERATOR})),
     Entry("Tokens", "/console/tokens", frozenset({Scope.OPERATOR})),
 )

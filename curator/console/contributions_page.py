@@ -1,4 +1,4 @@
-"""What a curator gave away: all answers, one answer, what is left; and the curators of a process.
+"""What left a curator: all answers, one answer, what is left; and the curators of a process.
 
 Spec: console, sections 6.1 to 6.3.
 """
@@ -108,7 +108,7 @@ async def show_summary(view: OperatorView, wait_s: Wait = 0) -> Response:
 
 @router.get("/curators/{curator_id}")
 async def show_curator(view: AnyView, curator_id: str, cursor: str | None = None) -> Response:
-    """What a curator gave away."""
+    """What left a curator."""
     values = await _given(view, curator_id, _after(cursor))
     return view.show("given.html", newer=cursor is not None, said=view.said(SAID), **values)
 

@@ -396,6 +396,7 @@ def _contribution(
         stance=query.stance.value,
         privacy_unit=query.privacy_unit.value,
         asked=asked(query),
+        operators=sorted(set(descriptor.operators)),
         window=_span(descriptor.window),
         state="refused" if refused and not contributed else item.state,
         send_at=format_instant(item.send_at),
@@ -478,6 +479,7 @@ def _noise_by(query: Query) -> str:
 def asked(query: Query) -> AskedFor:
     """What a query asks of the readings; `bounds`: to which each is clamped."""
     return AskedFor(
+        purpose=query.purpose,
         register=query.register_name,
         unit=query.unit,
         bounds=[format_exact(bound) for bound in query.bounds],

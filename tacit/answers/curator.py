@@ -288,9 +288,10 @@ class OwnBudget(Answer):
 
 
 class AskedFor(Answer):
-    """What of the readings a query asks for. `bounds`: to which each is cut; `noise_by`: who adds
-    noise, `curator`, `aggregators`, `both` or `nobody`."""
+    """What of the readings a query asks for. `purpose`: as whoever asks wrote it; `bounds`: to
+    which each is cut; `noise_by`: who adds noise, `curator`, `aggregators`, `both` or `nobody`."""
 
+    purpose: str | None = None
     register_name: str = Field(alias="register")
     unit: str
     bounds: list[Figure]
@@ -339,8 +340,8 @@ class RefusedProof(Answer):
 
 
 class GivenContribution(Answer):
-    """What a round asked, and what it was answered. `delivery`: sealed bodies by state; `outcome`:
-    how the round ended."""
+    """What a round asked, and what it was answered. `operators`: who run the aggregators that the
+    pieces went to; `delivery`: sealed bodies by state; `outcome`: how the round ended."""
 
     round: str
     query: str
@@ -352,6 +353,7 @@ class GivenContribution(Answer):
     stance: str
     privacy_unit: str
     asked: AskedFor
+    operators: list[str]
     window: Span
     state: str
     send_at: Time

@@ -85,9 +85,10 @@ def _parties(*, prefix: str | None = None) -> Stream[Answer]:
     return pages_of(Answer, "/v1/parties", "parties", {"prefix": prefix})
 
 
-def _console_code() -> Steps[answers.registry.SignInCode]:
-    """A code that signs one browser in to the console, within a minute."""
-    return _posted(answers.registry.SignInCode, "/v1/console/codes", {})
+def _console_code(valid_s: int | None = None) -> Steps[answers.registry.SignInCode]:
+    """A code that signs one browser in to the console, within a minute or `valid_s` seconds."""
+    request = Request("POST", "/v1/console/codes", {}, params={"valid_s": valid_s})
+    return answer_of(answers.registry.SignInCode, request)
 
 
 def _remove_party(party: str) -> Steps[None]:

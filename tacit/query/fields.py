@@ -27,6 +27,7 @@ from tacit.query.terms import (
     Mechanism,
     Noise,
     PrivacyUnit,
+    Purpose,
     RegisterName,
     Sharing,
     Stance,
@@ -119,6 +120,7 @@ class QueryFields(KeptModel):
     model_config = ConfigDict(validate_default=True)
 
     name: Identifier
+    purpose: Purpose | None = None
     function: Function
     register_name: RegisterName = Field("energy_import", alias="register")
     unit: str

@@ -18,6 +18,7 @@ from tacit.wire import errors_of
 class Query(QueryFields):
     """What a round computes. The order of the fields is the order of their checks.
 
+    `purpose`: what the result is for, one line by whoever asks, which owners are shown.
     `group`: whom it sums, a declared set of curators (default: everyone). `family`: its sums are
     protected against every other one over their register; `family_minimum`: how many curators a
     difference has to concern (default: `min_participants`); `job`: of a federated job, whose steps

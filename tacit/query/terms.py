@@ -13,6 +13,7 @@ IDENTIFIER_RULE: Final = (
     "and has at most 128 of them"
 )
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
+Purpose = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 RegisterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]

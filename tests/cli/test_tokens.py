@@ -11,6 +11,7 @@ from cli.context import console
 from cli.main import app
 from cli.services.deployment import Deployment, ServiceAddress
 from tacit import Client, Unauthenticated
+from tests.coordinator.console.browser import Browser
 
 
 def tacit(*arguments: str, columns: int = 200) -> Result:
@@ -58,7 +59,29 @@ def test_a_token_from_its_making_to_its_end(deployment: Deployment) -> None:
     assert f"revoked {listed(*place)[found['id']]['revoked'][:19]}Z" in row
 
 
+async def test_an_owner_signs_in_once_by_a_link(deployment: Deployment) -> None:
+    place = ("--home", str(deployment.directory))
+    link = tacit("link", "house-1", *place).stdout.strip()
+    assert link.startswith(f"{deployment.curator.url}/console/login#")
+    code = {"code": link.partition("#")[2], "next": "/console"}
+    browser, again = Browser(deployment.curator.url), Browser(deployment.curator.url)
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": deployment.curator.url}
+    assert (await browser.post("/console/login", code, own)).status_code == 303
+    assert "What left house-1" in (await browser.get("/console/curators/house-1")).text
+    assert (await browser.get("/console/curators/house-2")).status_code == 404
+    assert (await again.post("/console/login", code, own)).status_code == 401
+    asked = ("--valid-s", "600", "--address", "https://meters.example/", "--json")
+    other = json.loads(tacit("link", "house-2", *asked, *place).stdout)
+    assert other["address"].startswith("https://meters.example/console/login#")
+    tokens = listed("--service", "curator", *place)
+    assert tokens[other["token"]]["subject"] == "house-2"
+    tacit("revoke", other["token"], "--service", "curator", *place)
+    gone = {"code": other["address"].partition("#")[2]}
+    assert (await again.post("/console/login", gone, own)).status_code == 401
+
+
 WRONG = (
+    (("link", "house-9"), "/subject"),
     (("create", "king"), "/scope"),
     (("create", "analyst", "--valid-s", "5"), "/valid_s"),
     (("create", "analyst", "--subject", "house-1"), "/subject"),

@@ -143,6 +143,8 @@ class Failures:
 
 LONGEST: Final = timedelta(hours=12)
 CODE_S: Final = 60
+LONGEST_CODE_S: Final = 7 * 86_400
+"""Of a link that an operator sends to an owner."""
 AUDIT_KEPT: Final = timedelta(days=400)
 _SEEN_EVERY: Final = timedelta(seconds=60)
 
@@ -224,8 +226,8 @@ class Sessions:
             raise NotAccepted
         return await self._begin(token_hash)
 
-    async def offer_code(self, token_hash: str) -> str:
-        """A code that begins one session of this token within `CODE_S` seconds."""
+    async def offer_code(self, token_hash: str, valid_s: int = CODE_S) -> str:
+        """A code that begins one session of this token within `valid_s` seconds."""
         code, codes = secrets.token_urlsafe(32), self._tables.codes
         now = self._clock.now()
         async with self._database.begin() as transaction:
@@ -234,7 +236,7 @@ class Sessions:
                 insert(codes).values(
                     hash=hash_token(code),
                     token_hash=token_hash,
-                    expires=now + timedelta(seconds=CODE_S),
+                    expires=now + timedelta(seconds=valid_s),
                 )
             )
         return code

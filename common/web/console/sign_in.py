@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 
 from common.principals import Scope
 from common.store.tokens import hash_token
 from common.web.auth import require
 from common.web.console.browser_sessions import (
     CODE_S,
+    LONGEST_CODE_S,
     Failures,
     ForAMachine,
     NotAccepted,
@@ -34,6 +36,7 @@ from common.web.openapi import gives
 from tacit.answers.registry import SignInCode
 
 _MOST_CHARACTERS: Final = 512
+CodeSeconds = Annotated[int, Parameter(ge=CODE_S, le=LONGEST_CODE_S)]
 SessionsPart = Annotated[Sessions, Depends(part(Sessions))]
 FailuresPart = Annotated[Failures, Depends(part(Failures))]
 MaybeVisitor = Annotated[Visitor | None, Depends(current_visitor)]
@@ -88,13 +91,15 @@ def add_codes(app: FastAPI, *scopes: Scope) -> None:
         **gives(SignInCode, 201),
         tags=["console"],
         status_code=201,
-        summary="A code that signs a browser in, once and within a minute",
+        summary="A code that signs a browser in once, within a minute or `valid_s` seconds",
         dependencies=[Depends(require(*scopes))],
     )
-    async def create_console_code(request: Request, sessions: SessionsPart) -> dict[str, Any]:
+    async def create_console_code(
+        request: Request, sessions: SessionsPart, valid_s: CodeSeconds = CODE_S
+    ) -> dict[str, Any]:
         token = request.headers["authorization"].partition(" ")[2].strip()
-        made = await sessions.offer_code(hash_token(token))
-        return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": CODE_S}
+        made = await sessions.offer_code(hash_token(token), valid_s)
+        return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": valid_s}
 
 
 async def _begin(sessions: Sessions, fields: dict[str, str]) -> str:

@@ -100,7 +100,10 @@ async def test_an_answer_tells_who_added_noise_and_to_whom_it_went(site: OpenSit
         for asked, said in (
             (NOISY, "This curator added no noise: the aggregators add it to their sums"),
             ({**NOISY, "layer": "both"}, "Noise is added twice, in whole numbers: by this curator"),
-            ({**exact, "mechanism": "exact"}, "No noise was added anywhere."),
+            (
+                {**exact, "mechanism": "exact", "purpose": "where <b>cables</b> are short"},
+                "No noise was added anywhere.",
+            ),
         ):
             s.open(query(asked))
             await s.take_part()
@@ -113,7 +116,25 @@ async def test_an_answer_tells_who_added_noise_and_to_whom_it_went(site: OpenSit
             whole = await s.get(f"/v1/curators/house-1/contributions/{answer['round']}")
             for each in whole["aggregators"]:
                 assert f"{each['id']} (operator {each['operator']})" in text
-            assert "For what Query feeder-7: sum of" in text
+            why = "“where <b>cables</b> are short”, as whoever asked wrote it; nobody checks that."
+            said = why if "purpose" in asked else "Whoever asked gave no purpose."
+            assert f"For what {said} Query feeder-7: sum of" in text
+        await browser.get("/console/curators/house-1")
+        text = browser.words()
+        assert "“where <b>cables</b> are short”" in text
+        places = [
+            text.index(words)
+            for words in (
+                "What left, when, to whom",
+                "To whom",
+                "How sure someone can be",
+                "How much more can leave",
+                "How to stop",
+            )
+        ]
+        assert places == sorted(places)
+        for operator in {each["operator"] for each in whole["aggregators"]}:
+            assert operator in text[places[0] : places[3]]
 
 
 async def test_an_owner_reads_that_aggregators_run_on_one_machine(

@@ -114,6 +114,7 @@ async def test_one_answer_with_its_ladder(site: OpenSite) -> None:
         assert {key: told[key] for key in noisy} == noisy
         assert len(told["verified"]) == 5
         assert told["asked"] == {
+            "purpose": None,
             "register": "energy_import",
             "unit": "kWh",
             "bounds": ["0", "5"],

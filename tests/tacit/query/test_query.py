@@ -254,6 +254,7 @@ GAUSSIAN = {"noise": "gaussian", "epsilon": None, "rho": "0.05", "delta": "1e-6"
 COUNTED = {**VECTOR, "coordinates": "values", "job": "f", "privacy_unit": "record"}
 CHANGES = [
     {"name": "feeder-8"},
+    {"purpose": "where a cable is needed"},
     {"function": "mean"},
     {"function": "count"},
     {"register": "energy_export"},
