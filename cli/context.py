@@ -16,14 +16,22 @@ from enum import IntEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    NoReturn,
+    TypeVar,
+    get_type_hints,
+)
 
 import httpx
 import typer
 from pydantic import ValidationError
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -31,6 +39,9 @@ from cli.services.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, NotFinished, Problem, RoundNotReleased
 from tacit.errors import DomainError, Invalid, Malformed, TooLarge, UnsupportedForm
 from tacit.wire import first_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 console = Console(soft_wrap=True)
 errors = Console(stderr=True)
@@ -302,6 +313,8 @@ def say(text: str, *, markup: bool = True) -> None:
 
 def progress(*columns: ProgressColumn) -> Progress:
     """A bar on standard error that disappears at the end; `columns` replace the usual ones."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # 30 ms
+
     shown = columns or (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     return Progress(*shown, console=errors, transient=True)
 

@@ -328,7 +328,8 @@ def list_jobs(
     schedule: Annotated[str | None, typer.Option(help="Only runs of this schedule.")] = None,
 ) -> Answer:
     """Jobs, the newest first."""
-    response = list(client.jobs.list(state=state, algorithm=algorithm, schedule=schedule))
+    filters = {"state": state, "algorithm": algorithm, "schedule": schedule}
+    response = list(client.pages("/v1/jobs", "jobs", **filters))  # without the models of a job
     rows = [
         [
             item["id"],

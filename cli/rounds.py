@@ -132,7 +132,7 @@ def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> An
 @at_coordinator
 def list_queries(client: Client) -> Answer:
     """List all queries."""
-    response = list(client.queries.list())
+    response = list(client.pages("/v1/queries", "queries"))  # without the model of a query
     columns = ["id", "name", "function", "mechanism", "validity"]
     rows = []
     for item in response:

@@ -68,6 +68,7 @@ ROUND = {
 ANSWERS = {
     "/v1/rounds": {"rounds": [ROUND], "newest": None},
     "/v1/jobs": {"jobs": []},
+    "/v1/queries": {"queries": []},
     "/v1/datasets": {"datasets": []},
     "/v1/curators": {"curators": []},
     "/v1/budget/limits": {"limits": []},
@@ -104,6 +105,8 @@ def address() -> Iterator[str]:
     ("command", "shown"),
     [
         ("round list", "200"),
+        ("job list", ""),
+        ("query list", ""),
         ("dataset list", ""),
         ("readings curators", ""),
         ("budget limits", ""),
