@@ -5,6 +5,7 @@ It needs no service and no data: the noise of a query is public.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -14,7 +15,9 @@ from cli.context import Answer, TextTable, console, printed, read_table, say
 from cli.formatting import error_lines, guarantee
 from tacit.accounting.guarantees import verified_line, what_if
 from tacit.accounting.scenarios import Scenario
+from tacit.errors import FieldsRefused
 from tacit.query.query import Query
+from tacit.query.terms import Mechanism
 from tacit.report.accuracy import error_statement
 from tacit.report.figures import amount as exact_amount
 from tacit.report.figures import delta_amount, epsilon_amount, short
@@ -44,6 +47,7 @@ def whatif(
     ]
     error = error_statement(query, n)
     year = list(year_of_schedule(query, (verified_line(query, Scenario.ASSUMED),)))
+    beside = list(_noise_or_rule(query, n))
     document = {"participants": n, "guarantees": lines, "error": error, "year": year or None}
     in_rho = any(item["rho"] for item in lines)
 
@@ -62,10 +66,34 @@ def whatif(
         if in_rho:
             columns.insert(2, "rho")
         console.print(TextTable(f"Among {n} curators", columns, rows))
-        for line in (*error_lines({"error": error}), *year):
+        for line in (*error_lines({"error": error}), *year, *beside):
             say(line)
 
     return Answer(document, human)
+
+
+def _noise_or_rule(query: Query, n: int) -> Iterator[str]:
+    """A sum without noise beside the same one with noise at epsilon 1: what each protects from."""
+    if query.rule is None:
+        return
+    kept = query.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"rule"})
+    noisy = {**kept, "mechanism": Mechanism.DISTRIBUTED.value, "epsilon": "1", "validity": None}
+    least = query.rule.min_participants
+    yield (
+        f"Exact under this rule: error 0. It protects a curator from those who know few of the "
+        f"others: at {least:,} curators whoever knows {least - 1:,} of them knows the last one."
+    )
+    try:
+        error = error_statement(Query.of(**noisy), n)
+    except FieldsRefused:
+        return  # such as a noise that does not fit the resolution
+    part = error["parts"][0]
+    width = short(Fraction(part["interval"]["half_width"]))
+    unit = "" if part["unit"] == "1" else f" {part['unit']}"
+    yield (
+        f"With noise at epsilon 1 instead: {part['part']} ± {width}{unit} in "
+        " 95 of 100 cases. It protects from everyone, whatever they know."
+    )
 
 
 def _curators(query: Query, n: int) -> list[int]:

@@ -208,11 +208,12 @@ def _sentences(
         if rounding.slots > 1:
             average = _quantity(rounding.average, unit)
             most += f"if all readings fall into it, {average} on average over the {rounding.slots} "
+        beside = ", in addition to the noise" if each.mean_absolute else ""
         yield (
             f"Rounding of readings moves {name} of {participants:,} curators by at most {most}"
-            f"(typically {_quantity(Fraction(rounding.typical), unit)}), in addition to the noise."
+            f"(typically {_quantity(Fraction(rounding.typical), unit)}){beside}."
         )
-        if each.rounding.exceeds(each.mean_absolute):
+        if each.mean_absolute and each.rounding.exceeds(each.mean_absolute):
             yield (
                 f"WARNING: that is more than {amount(COARSE * 100)} % of the noise "
                 f"({_quantity(Fraction(each.mean_absolute), unit)} on average): choose a finer "

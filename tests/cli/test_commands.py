@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from tacit.report.figures import short
 
 QUERY: dict[str, Any] = {
     "name": "feeder",
@@ -117,6 +119,22 @@ def test_what_a_year_of_profiles_costs_is_told_in_rho() -> None:
     shown = CliRunner().invoke(app, ("whatif", json.dumps(PROFILE), "--curators", "0"))
     assert "0.00289" in shown.stdout
     assert "WARNING" not in shown.stdout
+
+
+def test_a_rule_is_set_beside_noise() -> None:
+    rule = {"mechanism": "exact", "rule": {"min_participants": 15}, "min_participants": 15}
+    of_noise = ("epsilon", "layer", "collusion")
+    kept = {name: value for name, value in QUERY.items() if name not in of_noise}
+    shown = CliRunner().invoke(app, ("whatif", json.dumps({**kept, **rule})))
+    assert shown.exit_code == 0, shown.output
+    assert "at 15 curators whoever knows 14 of them knows the last one" in shown.stdout
+    noise = {**kept, **rule, "mechanism": "distributed", "epsilon": "1", "rule": None}
+    done = CliRunner().invoke(app, ("whatif", json.dumps(noise), "--json"))
+    [part] = json.loads(done.stdout)["error"]["parts"]
+    width = short(Fraction(part["interval"]["half_width"]))
+    assert f"With noise at epsilon 1 instead: sum ± {width}" in shown.stdout
+    assert "WARNING" not in shown.stdout  # rounding is not compared with a noise that is none
+    assert "With noise" not in CliRunner().invoke(app, ("whatif", json.dumps(QUERY))).stdout
 
 
 def test_the_table_is_for_people() -> None:
