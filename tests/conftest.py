@@ -38,7 +38,12 @@ register_profiles()
 
 SECOND_DATABASE_IS_SLOW = (
     "tests/adversary/",
+    "tests/aggregator/rounds/",
+    "tests/coordinator/console/",
+    "tests/coordinator/rounds/",
     "tests/curator/console/",
+    "tests/curator/files/",
+    "tests/curator/owner/",
     "tests/curator/participation/",
     "tests/curator/records/",
     "tests/fuzz/",

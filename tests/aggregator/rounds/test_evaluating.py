@@ -163,6 +163,7 @@ async def test_a_part_is_as_long_as_the_query_asks(
         assert answer.json()["type"].endswith(f":{refused}")
 
 
+@pytest.mark.slow  # numba compiles for three seconds
 async def test_many_are_verified_by_compiled_arithmetic(
     alliance: Alliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
