@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.aggregator.double import Federation, query
 from tests.aggregator.rounds.test_differencing import commitment, deliver, released
 from tests.aggregator.rounds.test_state_machine import refused
-from tests.coordinator.conftest import Houses
-from tests.coordinator.double import query as query_json
-from tests.coordinator.rounds.test_differencing import NOISY, finish, hours
+from tests.coordinator.rounds.test_differencing import NOISY
 
 PROTECTED: dict[str, Any] = {**NOISY, "epsilon": "100", "family": "net", "family_minimum": 3}
 TRICKS: dict[str, dict[str, Any]] = {
@@ -29,19 +26,6 @@ TRICKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("trick", ["a job named like a step", "another family"])
-async def test_an_analyst_with_two_queries(house: Houses, trick: str) -> None:
-    asked = {**PROTECTED, **({"job": "clusters"} if "job" in TRICKS[trick] else {})}
-    async with house(3) as it:
-        host = await it.host("gateway", 6)
-        first = await it.open(query_json(**asked), window=hours(1))
-        second = await it.open(query_json(**{**asked, **TRICKS[trick]}), window=hours(1, 30))
-        assert (await finish(it, first, host))["state"] == "released"
-        found = await finish(it, second, host, 3)
-        assert found["state"] == "aborted"
-        assert first.id in found["reason"]
-
-
 @pytest.mark.parametrize("trick", TRICKS)
 async def test_a_coordinator_that_forgets_the_guard(pair: Federation, trick: str) -> None:
     lone = await pair.lone(5)
@@ -50,19 +34,3 @@ async def test_a_coordinator_that_forgets_the_guard(pair: Federation, trick: str
     await released(pair, lone, query(**asked))
     opened = await deliver(await pair.open(query(**{**asked, **TRICKS[trick]})), lone[1:])
     refused(await commitment(opened), 409, "difference_refused")
-
-
-async def test_without_the_guard_the_difference_is_the_reading(pair: Federation) -> None:
-    """The control: two sums that no family protects give one curator's 4,321 units, but for four
-    draws of noise of scale 0.5. A false alarm needs one beyond 25: probability below 1e-20."""
-    lone = await pair.lone(5)
-    asked = {**NOISY, "aggregators": 2, "collusion": {"curators": 0, "aggregators": 1}}
-    unprotected = {**asked, "epsilon": "10000", "max_readings": 1}
-    sums = []
-    for name, present in (("a", lone), ("b", lone[1:])):
-        opened = await pair.open(query(**unprotected, name=name))
-        for sender in present:
-            await opened.contribute(sender, np.full((1, 1), 4321))
-        total, _ = await opened.release()
-        sums.append(int(total[0]))
-    assert abs(sums[0] - sums[1] - 4321) <= 100
