@@ -274,8 +274,13 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
     ("more", "curators"),
     [
         ({"validity": "proved"}, "100"),
-        ({"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}}, "100"),
-        ({"layer": "curator"}, "inf"),  # colluding curators know their own noise
+        pytest.param(
+            {"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}},
+            "100",
+            marks=pytest.mark.slow,
+        ),
+        # colluding curators know their own noise
+        pytest.param({"layer": "curator"}, "inf", marks=pytest.mark.slow),
     ],
 )
 async def test_one_debit_in_every_kind_of_round(

@@ -18,6 +18,7 @@ def test_a_stand_in_for_the_file(tmp_path: Path) -> None:
     assert (found.edges.count, found.edges.edges) == (tables.facebook(None).edges.count, 88_234)
 
 
+@pytest.mark.slow
 def test_generated_graphs_are_as_stated() -> None:
     """Sizes exact, heavy tails, and groups that pairs stay in: six standard errors."""
     plain = power_law(600, 4_800, 1)
