@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from reproduction import graph_random_matrix as tables
 from reproduction.graph_random_matrix_data import facebook
