@@ -33,9 +33,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize(
-    "name", [pytest.param("chen-fig-7.3", marks=pytest.mark.slow), "chen-fig-7.6"]
-)
+@pytest.mark.parametrize("name", ["chen-fig-7.3", "chen-fig-7.6"])
 def test_an_experiment_runs(name: str) -> None:
     """On few vertices; its figures are of all of them."""
     ran(name, SMALL)

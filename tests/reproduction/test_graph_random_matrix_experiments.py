@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from reproduction import graph_random_matrix as tables
 from reproduction.graph_random_matrix_data import facebook
@@ -19,7 +18,6 @@ def test_a_stand_in_for_the_file(tmp_path: Path) -> None:
     assert (found.edges.count, found.edges.edges) == (tables.facebook(None).edges.count, 88_234)
 
 
-@pytest.mark.slow
 def test_generated_graphs_are_as_stated() -> None:
     """Sizes exact, heavy tails, and groups that pairs stay in: six standard errors."""
     plain = power_law(600, 4_800, 1)

@@ -53,7 +53,12 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(FUNCTIONS))
+FEW = ("negative sum", "vector")
+
+
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(n, marks=pytest.mark.slow) for n in FUNCTIONS if n not in FEW)]
+)
 async def test_every_function(alliance: Alliance, name: str) -> None:
     """Layer `curator` with noise of 0, whose bounds the offset takes away again."""
     changes, values = FUNCTIONS[name]
