@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
+from coordinator.rounds import progress
+from coordinator.rounds.progress import Delivered
 from tacit.sets import pack
 from tacit.wire import encode_binary
 from tests.aggregator.double import Round, Sender
@@ -73,6 +76,21 @@ async def test_a_host_that_refuses_and_delivers_closes_no_round(house: Houses) -
         await opened.contribute(honest, integers(5))
         finished = await it.finish(opened)
         assert (finished["state"], finished["participants"]) == ("released", 10)
+
+
+async def test_control_counted_without_numbers_the_honest_are_shut_out(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_number = progress.delivered
+
+    async def by_count(*arguments: Any, all_invited: bool) -> Delivered:
+        return await by_number(*arguments, all_invited=True)
+
+    monkeypatch.setattr(progress, "delivered", by_count)
+    async with house() as it:
+        opened, _ = await liar(it)
+        finished = await it.finish(opened)
+        assert (finished["state"], finished["participants"]) == ("released", 5)
 
 
 async def test_a_round_ends_when_all_have_delivered_or_refused(house: Houses) -> None:

@@ -41,3 +41,11 @@ def seen(rows: Any) -> list[Report]:
 
 def test_rows_of_no_class_are_reported_like_the_others() -> None:
     assert seen(OUTSIDE) == seen(INSIDE)
+
+
+def test_leaving_them_out_shows_them() -> None:
+    """The control: what was sent when such rows were not reported."""
+    places = np.searchsorted([0, 1], OUTSIDE[:, 1]).clip(0, 1)
+    taken = np.array([0, 1])[places] == OUTSIDE[:, 1]
+    rounds = {each.round for each in seen(OUTSIDE)}
+    assert rounds - set((np.flatnonzero(taken) + 1).tolist()) == {2, 4}

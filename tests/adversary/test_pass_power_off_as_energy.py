@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from common.principals import Principal, Scope
 from common.web.dependencies import part_of
 from curator.intake import intake
@@ -61,6 +63,21 @@ async def test_items_of_another_dimension_are_refused_by_name(
         assert world.result(descriptor) == {"sum": "2"}
         # The owner of the house of watts sees that its readings did not come in.
         assert (await s.get("/v1/curators/h-0/readings"))["rejected"] == 2
+
+
+async def test_control_without_the_catalogue_all_are_accepted_and_half_are_lost(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (items, intake):
+        monkeypatch.setattr(module, "suits", lambda _found: None)
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("gw", HOUSES)
+        assert [each["status"] for each in await s.send(SENT)] == ["accepted"] * 4
+        descriptor = s.open(query(PLAIN))
+        await s.take_part()
+        assert len(world.members(descriptor)) == 4
+        assert world.result(descriptor) != {"sum": "2"}  # watts are added to watt-hours
 
 
 CATALOGUED: list[tuple[dict[str, Any], str, str]] = [

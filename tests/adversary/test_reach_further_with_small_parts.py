@@ -15,6 +15,7 @@ from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.report.validity import validity_statement
 from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Sender
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.proved import ProvedRound, keyed, proved
 
@@ -64,3 +65,14 @@ async def test_a_host_has_one_part_in_a_segment(alliance: Alliance) -> None:
         total, manifest = await current.proved_release()
         assert manifest.count == 11
         assert abs(int(total[0])) <= stated(current.descriptor.query)
+
+
+async def test_parts_of_one_curator_each_would_reach_further(alliance: Alliance) -> None:
+    """The control: as many lone curators, each with its largest value and noise."""
+    async with alliance(2) as federation:
+        senders: list[Sender] = await federation.lone(CURATORS)
+        current = await keyed(federation, proved(**NOISY))
+        for sender in senders:
+            await current.deliver(sender, largest(current))
+        total, _ = await current.proved_release()
+        assert abs(int(total[0])) > 2 * stated(current.descriptor.query)

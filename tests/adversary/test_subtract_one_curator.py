@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.aggregator.double import Federation, query
@@ -34,3 +35,19 @@ async def test_a_coordinator_that_forgets_the_guard(pair: Federation, trick: str
     await released(pair, lone, query(**asked))
     opened = await deliver(await pair.open(query(**{**asked, **TRICKS[trick]})), lone[1:])
     refused(await commitment(opened), 409, "difference_refused")
+
+
+async def test_without_the_guard_the_difference_is_the_reading(pair: Federation) -> None:
+    """The control: two sums that no family protects give one curator's 4,321 units, but for four
+    draws of noise of scale 0.5. A false alarm needs one beyond 25: probability below 1e-20."""
+    lone = await pair.lone(5)
+    asked = {**NOISY, "aggregators": 2, "collusion": {"curators": 0, "aggregators": 1}}
+    unprotected = {**asked, "epsilon": "10000", "max_readings": 1}
+    sums = []
+    for name, present in (("a", lone), ("b", lone[1:])):
+        opened = await pair.open(query(**unprotected, name=name))
+        for sender in present:
+            await opened.contribute(sender, np.full((1, 1), 4321))
+        total, _ = await opened.release()
+        sums.append(int(total[0]))
+    assert abs(sums[0] - sums[1] - 4321) <= 100

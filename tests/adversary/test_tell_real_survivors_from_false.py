@@ -51,3 +51,17 @@ def test_the_same_limit_ends_both(records: list[list[str]]) -> None:
         ended(records, MOST_PARTITIONS, MOST_ROWS)
     with pytest.raises(RowCap, match=str(MOST_ROWS)):
         ended(records, 10_000, MOST_ROWS)
+
+
+def test_counting_false_survivors_alone_tells_them_apart() -> None:
+    """The control: the limit that a count of false survivors meets first, as it was."""
+
+    def first_met(records: list[list[str]]) -> str:
+        pairs = sum(len({ITEMS.index(item) // GROUP for item in each}) == 2 for each in records)
+        false = {"partition_cap": 90 - pairs, "row_cap": 60}  # by kind of test: 90 are of pairs
+        limits = {"partition_cap": MOST_PARTITIONS, "row_cap": MOST_ROWS}
+        return next(name for name, number in false.items() if number > limits[name])
+
+    real = in_every_partition()
+    assert len({tuple(each) for each in real}) == 165
+    assert [first_met([]), first_met(real)] == ["partition_cap", "row_cap"]
