@@ -1,8 +1,8 @@
 """The attacker wants one curator's reading, as the difference of two released sums.
 
 It may ask for any two queries: with a `job` or another `family` written into the second one, a
-guard that believes these words would let it. The analyst tries at the coordinator; a corrupt
-coordinator, which forgets the guard, tries at the aggregators.
+guard that believes these words would let it. A corrupt coordinator, which forgets the guard, tries
+at the aggregators; what an analyst may try is `COMPARED` in the tests of the coordinator's guard.
 """
 
 from __future__ import annotations
