@@ -23,14 +23,14 @@ validity := tests/tacit/validity tests/tacit/query tests/tacit/report
 graphs := $(addprefix tests/algorithms/,graph_der graph_random_matrix set_valued dpbv_clustering)
 coordinator := $(addprefix tests/coordinator/,budget registry rounds datasets queries)
 library := tests/tacit $(call without,$(accounting) $(validity))
-algorithms := tests/algorithms tests/simulation tests/reproduction $(call without,$(graphs))
+algorithms := tests/algorithms tests/simulation $(call without,$(graphs))
 jobs := tests/coordinator $(call without,$(coordinator))
 curator := tests/curator
 services := tests/aggregator tests/common
 together := tests/e2e
 adversary := tests/adversary
-rest := tests $(call without,tests/tacit tests/algorithms tests/simulation tests/reproduction \
-  tests/coordinator tests/curator tests/aggregator tests/common tests/e2e tests/adversary)
+rest := tests $(call without,$(addprefix tests/,tacit algorithms simulation coordinator curator aggregator \
+  common e2e adversary bench reproduction))  # the last two are slow tests alone
 PARTS := $(addprefix test-part-,coordinator jobs curator algorithms graphs validity accounting \
   services together adversary library rest)
 COSTS := build/test-costs.json

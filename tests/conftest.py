@@ -38,19 +38,28 @@ register_profiles()
 
 SECOND_DATABASE_IS_SLOW = (
     "tests/adversary/",
+    "tests/aggregator/rounds/",
+    "tests/coordinator/console/",
+    "tests/coordinator/rounds/",
     "tests/curator/console/",
+    "tests/curator/files/",
+    "tests/curator/owner/",
     "tests/curator/participation/",
     "tests/curator/records/",
     "tests/fuzz/",
 )
 """What these ask of a store is tested on both databases where the store is."""
+SLOW = ("tests/bench/", "tests/reproduction/")
+"""Of programs that no service and no client has."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the PostgreSQL half of some tests as slow."""
+    """Mark as slow what the two lists above name."""
     for item in items:
         if item.get_closest_marker("postgres") and item.nodeid.startswith(SECOND_DATABASE_IS_SLOW):
+            item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 
 

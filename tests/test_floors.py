@@ -11,7 +11,10 @@ import pytest
 HEAVY = {"sklearn", "scipy", "matplotlib", "dask", "distributed", "dp_accounting", "numba"}
 
 
-@pytest.mark.parametrize("service", ["curator", "aggregator", "coordinator"])
+@pytest.mark.parametrize(
+    "service",
+    [*(pytest.param(s, marks=pytest.mark.slow) for s in ("curator", "aggregator")), "coordinator"],
+)
 def test_a_service_loads_no_heavy_library(service: str) -> None:
     program = f"import sys, {service}.app, {service}.settings; print(' '.join(sys.modules))"
     done = subprocess.run(

@@ -223,11 +223,11 @@ class ServiceSettings(LimitSettings, TlsSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then the environment, then files of secrets."""
-        return (init_settings, env_settings, SecretFiles(settings_cls), dotenv_settings)
+        return (init_settings, env_settings, SecretFiles(settings_cls))
 
 
 def _is_secret(field: FieldInfo) -> bool:

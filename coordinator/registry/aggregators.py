@@ -123,10 +123,8 @@ class Identities:
         return tuple(peer.id for peer, answer in found if isinstance(answer, Exception))
 
     async def _followed(self, row: AggregatorRow, again: bool) -> AggregatorRow:
+        check_followed(row)
         pin, now = row.pin or _pin(row), self.clock.now()
-        if pin.anchored is not None and pin.anchored.forked:
-            raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
-        _check_current(row.id, pin)
         looked = self._checked.get(row.id)
         if not again and looked is not None and timedelta() <= now - looked < LOOK:
             return row
@@ -171,6 +169,15 @@ class Identities:
             await exclusive(transaction, LOCK)
             await store.set_pin(transaction, row.id, key, pin, text)
         return replace(row, identity_key=key, pin=pin, shown=text)
+
+
+def check_followed(row: AggregatorRow) -> None:
+    """Raise IdentityForked or IdentitySuperseded for an aggregator of which the coordinator knows
+    so; nobody is asked."""
+    pin = row.pin or _pin(row)
+    if pin.anchored is not None and pin.anchored.forked:
+        raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
+    _check_current(row.id, pin)
 
 
 def _check_current(aggregator: str, pin: Pin) -> None:

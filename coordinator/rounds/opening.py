@@ -30,6 +30,7 @@ from coordinator.errors import (
     WindowMissing,
 )
 from coordinator.registry import members
+from coordinator.registry.aggregators import check_followed
 from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import Conduct
@@ -108,6 +109,8 @@ async def prepare(
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
     round_id, open_for = str(uuid7(conduct.clock)), request.deadline_s or query.deadline_s
     until = now + timedelta(seconds=open_for)
+    for row in rows:
+        check_followed(row)  # first, as no further attempt mends it
     await conduct.attendance.require(rows)
     peers = [conduct.peers.of(row) for row in await conduct.identities.followed(rows)]
     try:

@@ -72,7 +72,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("rows", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("asked", ASKED, ids=lambda each: "-".join(map(str, each.values())))
 def test_every_method_answers_for_few_rows(asked: dict[str, Any], rows: int) -> None:
     algorithm = catalogue.find("dpbv-clustering")

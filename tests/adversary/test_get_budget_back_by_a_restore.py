@@ -7,20 +7,17 @@ an abort: a store that believes its own past would sign "never frozen", and that
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import numpy as np
 
-from aggregator.rounds.restoring import MARKER
-from common.runtime.clock import ManualClock
 from tacit.accounting.charges import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, Frozen
-from tests.aggregator.conftest import Running
 from tests.aggregator.double import Round, query
+from tests.aggregator.rounds import test_restoring
 from tests.aggregator.rounds.test_restoring import Site
+
+site = test_restoring.site
 
 ASKED = query(
     aggregators=2,
@@ -38,43 +35,28 @@ async def aborted(site: Site, current: Round) -> Signed[AbortStatement]:
     return Signed[AbortStatement].model_validate_json(json.dumps(answer.json()))
 
 
-async def test_a_restored_aggregator_does_not_vouch_for_what_it_forgot(
-    tmp_path: Path, clock: ManualClock, running: Running
-) -> None:
-    site = Site(tmp_path, clock, running)
-    async with AsyncExitStack() as stack:
-        federation = await site.run(stack)
-        lone = await federation.lone(2)
-        current = await federation.open(ASKED)
-        for sender in lone:
-            await current.contribute(sender, np.array([[3]]))
-        await site.first.aclose()
-        shutil.copytree(site.data, tmp_path / "backup")
-        await site.start()
-        await current.release()
-        await site.first.aclose()
-        shutil.rmtree(site.data)
-        shutil.copytree(tmp_path / "backup", site.data)
-        (site.data / MARKER).touch()
-        await site.start()
-        statement = await aborted(site, current)
-        assert statement.statement.frozen is Frozen.MAYBE
-        assert not abort_credit(current.descriptor, [statement])
+async def test_a_restored_aggregator_does_not_vouch_for_what_it_forgot(site: Site) -> None:
+    federation = site.federation
+    lone = await federation.lone(2)
+    current = await federation.open(ASKED)
+    for sender in lone:
+        await current.contribute(sender, np.array([[3]]))
+    await site.back_up()
+    await current.release()
+    await site.put_back()
+    statement = await aborted(site, current)
+    assert statement.statement.frozen is Frozen.MAYBE
+    assert not abort_credit(current.descriptor, [statement])
 
 
-async def test_a_round_that_stayed_open_earns_the_credit(
-    tmp_path: Path, clock: ManualClock, running: Running
-) -> None:
+async def test_a_round_that_stayed_open_earns_the_credit(site: Site) -> None:
     """The control: the statement is worth a credit where the store has seen the whole round."""
-    site = Site(tmp_path, clock, running)
-    async with AsyncExitStack() as stack:
-        federation = await site.run(stack)
-        lone = await federation.lone(2)
-        current = await federation.open(ASKED)
-        for sender in lone:
-            await current.contribute(sender, np.array([[3]]))
-        await site.first.aclose()
-        await site.start()  # an ordinary restart loses nothing
-        statement = await aborted(site, current)
-        assert statement.statement.frozen is Frozen.NEVER
-        assert abort_credit(current.descriptor, [statement])
+    federation = site.federation
+    lone = await federation.lone(2)
+    current = await federation.open(ASKED)
+    for sender in lone:
+        await current.contribute(sender, np.array([[3]]))
+    await site.restart()  # an ordinary restart loses nothing
+    statement = await aborted(site, current)
+    assert statement.statement.frozen is Frozen.NEVER
+    assert abort_credit(current.descriptor, [statement])

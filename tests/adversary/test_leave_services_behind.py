@@ -88,6 +88,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_no_service_outlives_a_command_that_is_killed(up: Up) -> None:
     """And meanwhile a second start in the same home is refused."""
     again = up.another()

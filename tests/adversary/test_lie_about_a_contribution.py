@@ -228,7 +228,9 @@ def beyond(function: ProvedVector, values: list[int]) -> Elements:
     return function.circuit.field.small(np.concatenate(bits)[:, np.newaxis])
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    "norm", ["L2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in NORMS if norm != "L2")]
+)
 async def test_a_window_beyond_its_bound_is_not_counted(alliance: Alliance, norm: str) -> None:
     """Each entry within its range, the window too long, by one unit or by all entries: of a lone
     curator and of a host's part, which is held to n'W. What is at the bound is counted."""

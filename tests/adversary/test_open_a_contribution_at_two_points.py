@@ -8,15 +8,10 @@ restored aggregator has forgotten it cannot open again.
 
 from __future__ import annotations
 
-import shutil
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import numpy as np
 
 from aggregator.context import Aggregator
 from aggregator.rounds.restoring import MARKER
-from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares, VerificationRequest
@@ -24,10 +19,12 @@ from tacit.protocol.round.pieces import proof_context
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows
-from tests.aggregator.conftest import Running
 from tests.aggregator.proved import keyed, proved
+from tests.aggregator.rounds import test_restoring
 from tests.aggregator.rounds.test_restoring import Site
 from tests.aggregator.rounds.test_state_machine import refused
+
+site = test_restoring.site
 
 THIRTEEN_BITS = proved(bounds=["0", "8191"], max_readings=1)
 TWO = proved(aggregators=2)
@@ -101,76 +98,61 @@ def test_two_points_show_the_value_and_one_shows_nothing() -> None:
     assert len(left(THIRTEEN_BITS, known, victim, [keys[0], keys[0]])) == 8192
 
 
-async def test_no_sequence_of_requests_shows_two(
-    tmp_path: Path, clock: ManualClock, running: Running
-) -> None:
-    site = Site(tmp_path, clock, running)
-    async with AsyncExitStack() as stack:
-        federation = await site.run(stack)
-        lone = await federation.lone(3)
-        await site.first.aclose()
-        shutil.copytree(site.data, tmp_path / "backup")
-        await site.start()
-        current = await keyed(federation, TWO)
-        other = await keyed(federation, TWO)
-        for sender in lone:
-            await current.prove(sender, np.array([1]))
-        accepted = await current.freeze()
-        verifications = await current.verify(accepted)
-        victim, corrupt = federation.peers
-        check = (await current.relay_keys(0)).json()["key_check"]
+async def test_no_sequence_of_requests_shows_two(site: Site) -> None:
+    federation = site.federation
+    lone = await federation.lone(3)
+    await site.back_up()
+    current = await keyed(federation, TWO)
+    other = await keyed(federation, TWO)
+    for sender in lone:
+        await current.prove(sender, np.array([1]))
+    accepted = await current.freeze()
+    verifications = await current.verify(accepted)
+    victim, corrupt = federation.peers
+    check = (await current.relay_keys(0)).json()["key_check"]
 
-        # another key for the same round
-        path = current.path("verification-keys")
-        foreign = RelayedKeyShares(shares=other.key_shares(0).shares)
-        refused(await victim.coordinate("POST", path, foreign), 409, "verify_key_fixed")
-        # other candidates: the corrupt aggregator signs a second set
-        members = np.zeros(current.descriptor.roster_size, np.bool_)
-        members[[0, 1]] = True
-        lone_two = sets.compressed(sets.pack(members))
-        false = accepted[1].statement.model_copy(update={"lone": lone_two})
-        identity = corrupt.part(Aggregator).identities.current
-        signed: Signed[AcceptedSet] = identity.sign(false.label, false)
-        request = VerificationRequest(accepted=(accepted[0], signed))
-        answer = await victim.coordinate("POST", current.path("verification"), request)
-        refused(answer, 409, "candidates_fixed")
-        # the same pieces in another round
-        piece = current.proved_piece(lone[0], 0, bytes(current.plaintexts(np.array([1]))[0]))
-        refused(await other.send(lone[0], 0, piece), 400, "seal_broken")
-        # it is restarted
-        await site.first.aclose()
-        await site.start()
-        assert (await current.relay_keys(0)).json()["key_check"] == check
-        answer = await victim.coordinate("POST", current.path("verification"), request)
-        refused(answer, 409, "candidates_fixed")
-        assert await current.verify(accepted) == verifications
+    # another key for the same round
+    path = current.path("verification-keys")
+    foreign = RelayedKeyShares(shares=other.key_shares(0).shares)
+    refused(await victim.coordinate("POST", path, foreign), 409, "verify_key_fixed")
+    # other candidates: the corrupt aggregator signs a second set
+    members = np.zeros(current.descriptor.roster_size, np.bool_)
+    members[[0, 1]] = True
+    lone_two = sets.compressed(sets.pack(members))
+    false = accepted[1].statement.model_copy(update={"lone": lone_two})
+    identity = corrupt.part(Aggregator).identities.current
+    signed: Signed[AcceptedSet] = identity.sign(false.label, false)
+    request = VerificationRequest(accepted=(accepted[0], signed))
+    answer = await victim.coordinate("POST", current.path("verification"), request)
+    refused(answer, 409, "candidates_fixed")
+    # the same pieces in another round
+    piece = current.proved_piece(lone[0], 0, bytes(current.plaintexts(np.array([1]))[0]))
+    refused(await other.send(lone[0], 0, piece), 400, "seal_broken")
+    # it is restarted
+    await site.restart()
+    assert (await current.relay_keys(0)).json()["key_check"] == check
+    answer = await victim.coordinate("POST", current.path("verification"), request)
+    refused(answer, 409, "candidates_fixed")
+    assert await current.verify(accepted) == verifications
 
-        # a backup of before the round is put back: it has forgotten all of it
-        await site.first.aclose()
-        shutil.rmtree(site.data)
-        shutil.copytree(tmp_path / "backup", site.data)
-        (site.data / MARKER).touch()
-        await site.start()
-        answer = await victim.coordinate("POST", "/v1/rounds", current.signed)
-        refused(answer, 422, "descriptor_refused")
+    # a backup of before the round is put back: it has forgotten all of it
+    await site.put_back()
+    answer = await victim.coordinate("POST", "/v1/rounds", current.signed)
+    refused(answer, 422, "descriptor_refused")
 
 
-async def test_a_backup_of_a_frozen_round_verifies_nothing(
-    tmp_path: Path, clock: ManualClock, running: Running
-) -> None:
+async def test_a_backup_of_a_frozen_round_verifies_nothing(site: Site) -> None:
     """Restored to before the verification, it could be given other candidates."""
-    site = Site(tmp_path, clock, running)
-    async with AsyncExitStack() as stack:
-        federation = await site.run(stack)
-        current = await keyed(federation, TWO)
-        for sender in await federation.lone(0):
-            await current.prove(sender, np.array([1]))
-        await current.freeze()
-        await site.first.aclose()
-        (site.data / MARKER).touch()
-        await site.start()
-        assert (await site.state(current))[0] == "aborted"
-        accepted = VerificationRequest(accepted=())
-        peer = federation.peers[0]
-        answer = await peer.coordinate("POST", current.path("verification"), accepted)
-        refused(answer, 410, "round_closed")
+    federation = site.federation
+    current = await keyed(federation, TWO)
+    for sender in await federation.lone(0):
+        await current.prove(sender, np.array([1]))
+    await current.freeze()
+    await site.first.aclose()
+    (site.data / MARKER).touch()
+    await site.start()
+    assert (await site.state(current))[0] == "aborted"
+    accepted = VerificationRequest(accepted=())
+    peer = federation.peers[0]
+    answer = await peer.coordinate("POST", current.path("verification"), accepted)
+    refused(answer, 410, "round_closed")

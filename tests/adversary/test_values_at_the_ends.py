@@ -175,9 +175,12 @@ async def test_a_value_in_a_body(service: str, tmp_path: Path, database_url: str
             for place, value in leaves(call.body):
                 ends: list[Any] = []
                 if isinstance(value, str):
-                    ends = [f"{value}\0", *(TIMES if value[:2] == "20" and "T" in value else [])]
+                    ends = [
+                        f"{value}\0",
+                        *(TIMES[:1] if value[:2] == "20" and "T" in value else []),
+                    ]
                 elif isinstance(value, int) and not isinstance(value, bool):
-                    ends = [*NUMBERS]
+                    ends = NUMBERS[:1]
                 for end in ends:
                     answer = await call.ask(client, changed(call.body, place, end))
                     said = (call.method, call.path, place, end, answer.status_code, answer.text)

@@ -57,7 +57,7 @@ def few_rows(name: str, rows: int) -> tuple[Any, dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("rows", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HERE)
 def test_few_rows_are_answered(name: str, rows: int) -> None:
     dataset, asked = few_rows(name, rows)

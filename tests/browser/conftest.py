@@ -119,6 +119,11 @@ class Window:
 @pytest.fixture
 def window(chromium: Browser, site: Site, state: Any) -> Iterator[Any]:
     """`window(width=360, scheme="dark")`: a signed-in window."""
+    yield from windows(chromium, site, state)
+
+
+def windows(chromium: Browser, site: Site, state: Any) -> Iterator[Any]:
+    """A maker of windows with these cookies; none of them had a fault at the end."""
     opened: list[tuple[BrowserContext, Window]] = []
 
     def make(width: int = 1440, scheme: str = "light", script: bool = True) -> Window:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from cli.services.deployment import Deployment
-from tests.browser.conftest import PICTURES, SHOWN, Site, Window
+from tests.browser.conftest import PICTURES, SHOWN, Site, windows
 from tests.browser.test_console import LOOKS, violations
 
 pytestmark = pytest.mark.slow
@@ -39,22 +39,7 @@ def operator(curators: Site, chromium: Browser) -> Any:
 @pytest.fixture
 def look(chromium: Browser, curators: Site, operator: Any) -> Iterator[Any]:
     """`look(width, scheme, script=False)`: a window at the curator's console."""
-    opened: list[tuple[BrowserContext, Window]] = []
-
-    def make(width: int = 1440, scheme: str = "light", script: bool = True) -> Window:
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            java_script_enabled=script,
-            storage_state=operator,
-        )
-        opened.append((context, Window(context, curators)))
-        return opened[-1][1]
-
-    yield make
-    for context, each in opened:
-        assert each.faults == []
-        context.close()
+    yield from windows(chromium, curators, operator)
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)

@@ -135,7 +135,9 @@ class Site:
         return found
 
 
-@pytest_asyncio.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest_asyncio.fixture(
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.release])]
+)
 async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
     real = Deployment.plan(tmp_path / "first", 2)
     # A restored curator takes part once its aggregators have new keys: here each round has keys

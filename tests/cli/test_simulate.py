@@ -207,6 +207,6 @@ def test_against_a_running_deployment(tmp_path: Path) -> None:
         running.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_page_is_true(tmp_path: Path) -> None:
     walk(DOCS / "how-to" / "simulate.md", tmp_path, {"COLUMNS": "110"}, timeout_s=200)

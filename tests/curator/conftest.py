@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,29 +154,32 @@ def site(
     if "database_url" in request.fixturenames:
         url = request.getfixturevalue("database_url")
 
-    @asynccontextmanager
-    async def opened(**changes: Any) -> AsyncIterator[Site]:
-        values: dict[str, Any] = {
-            "data_dir": tmp_path / "curator",
-            "database_url": SecretStr(url),
-            "operator_token": SecretStr(OPERATOR),
-            "participate": False,
-            "send_window_share": 0,
-            "retry_s": 0.01,
-            "settle_after_s": 0,
-            "policy_epsilon": "10",
-        }
-        settings = CuratorSettings(**{**values, **changes})
-        await migrated(settings)
-        app = create_app(settings, clock=clock, transports=world.transports)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app=app),
-                base_url="http://curator.test",
-                headers={"Authorization": f"Bearer {OPERATOR}"},
-            ) as client,
-        ):
-            yield Site(app, client, world, clock)
+    return partial(curators, tmp_path / "curator", world, clock, database_url=SecretStr(url))
 
-    return opened
+
+@asynccontextmanager
+async def curators(
+    folder: Path, world: FakeWorld, clock: ManualClock, **changes: Any
+) -> AsyncIterator[Site]:
+    """The real curator service, its peers reached in process."""
+    values: dict[str, Any] = {
+        "data_dir": folder,
+        "operator_token": SecretStr(OPERATOR),
+        "participate": False,
+        "send_window_share": 0,
+        "retry_s": 0.01,
+        "settle_after_s": 0,
+        "policy_epsilon": "10",
+    }
+    settings = CuratorSettings(**{**values, **changes})
+    await migrated(settings)
+    app = create_app(settings, clock=clock, transports=world.transports)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app),
+            base_url="http://curator.test",
+            headers={"Authorization": f"Bearer {OPERATOR}"},
+        ) as client,
+    ):
+        yield Site(app, client, world, clock)

@@ -50,6 +50,7 @@ def variables(workload: dict[str, Any]) -> dict[str, str]:
     return {item["name"]: item["value"] for item in container(workload).get("env", [])}
 
 
+@pytest.mark.slow  # `make check` holds the files themselves against it
 @pytest.mark.parametrize("name", ["services", "postgres", "workers"])
 def test_every_object_follows_the_schema(name: str) -> None:
     objects = built(name)

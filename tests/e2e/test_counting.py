@@ -152,18 +152,6 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site) -> 
     assert report["charged"]["ledger"] == "curators"
 
 
-async def test_a_prefix_tree_is_that_of_one_keeper(it: Site) -> None:
-    more = {"fan_out": 2, "height": 2}
-    asked = await it.ask(job("sequential-prefix-tree", {**TREE, **more}, "100"))
-    found = await it.result(asked["id"])
-    params = sequential_prefix_tree.Parameters(**{**TREE, **more}, epsilon="100")
-    # One keeper's counts, with thresholds for three draws of noise as in the rounds' sums.
-    source = KeeperSource(SequentialContext(), COUNTER, [Sequences.of(ITEMS, ALL).lists])
-    state = drive(counts.COUNTING, federated.first(params, Fraction(3)), source)
-    kept = federated.release(params, state)
-    assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
-
-
 async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site) -> None:
     """Two time bins of two places each: what may follow depends on the time, and a sequence
     counts up to where its times fall."""
@@ -286,8 +274,13 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
     ("more", "curators"),
     [
         ({"validity": "proved"}, "100"),
-        ({"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}}, "100"),
-        ({"layer": "curator"}, "inf"),  # colluding curators know their own noise
+        pytest.param(
+            {"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}},
+            "100",
+            marks=pytest.mark.slow,
+        ),
+        # colluding curators know their own noise
+        pytest.param({"layer": "curator"}, "inf", marks=pytest.mark.slow),
     ],
 )
 async def test_one_debit_in_every_kind_of_round(

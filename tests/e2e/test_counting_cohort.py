@@ -45,6 +45,7 @@ async def descriptors(it: Site, rounds: list[str]) -> list[RoundDescriptor]:
     return found
 
 
+@pytest.mark.slow
 async def test_who_missed_the_first_step_is_not_asked_again(it: Site) -> None:
     """A hosted curator and the lone one refuse the first step: the later ones invite the ten that
     answered it. The others pay nothing, and no round waits for them."""

@@ -77,6 +77,7 @@ async def test_all_parts_are_open_at_once_and_give_what_one_keeper_has(it: Site)
     assert not any("98 %" in each for each in report["caveats"])
 
 
+@pytest.mark.slow
 async def test_a_part_that_never_froze_is_asked_again_and_the_others_stand(it: Site) -> None:
     """A lone curator's pieces reach an aggregator in the first round alone. One of four parts is
     aborted meanwhile; that one is asked a second time, the others are released as they are."""
@@ -110,6 +111,7 @@ async def test_a_part_that_never_froze_is_asked_again_and_the_others_stand(it: S
         assert (await debits(it, name))[before[name] :] == ["100", *["0"] * (1 + PARTS)]
 
 
+@pytest.mark.slow
 async def test_a_restart_while_parts_are_open_goes_on(it: Site) -> None:
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
     async with asyncio.timeout(60):

@@ -13,8 +13,8 @@ import math
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fastapi import FastAPI
 from numpy.typing import NDArray
-from pydantic import SecretStr
 from sqlalchemy import select
 
 from aggregator.app import create_app as create_aggregator
@@ -39,10 +38,8 @@ from common.bodies import decode_cbor
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
 from common.web.dependencies import part_of
-from curator.app import create_app as create_curator
 from curator.participation import loop
 from curator.participation.loop import Participation
-from curator.settings import CuratorSettings
 from tacit.crypto.sealing import (
     ENCAPSULATION_BYTES,
     MAX_SEGMENT,
@@ -59,7 +56,7 @@ from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round
 from tests.aggregator.double import query as aggregator_query
 from tests.built_once import migrated
-from tests.curator.conftest import NOISY, OPEN, OPERATOR, PLAIN, Site, query
+from tests.curator.conftest import NOISY, OPEN, Site, curators, query
 from tests.curator.double import COORDINATOR, FakeWorld
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -71,38 +68,17 @@ VOID = [f"void-{index:02}" for index in range(10)]
 ROUNDS = 20
 SHARE = 0.8
 STEPS = 30
+SPREAD: dict[str, Any] = {"send_window_share": SHARE, "prepare_lead_s": 0}
 OPEN_S = 3600
+CHEAP: dict[str, Any] = {
+    **NOISY,
+    "epsilon": "0.001",
+    "aggregators": 2,
+    "collusion": {"curators": 0, "aggregators": 1},
+}
+"""With noise: of the same readings a curator answers one sum without."""
 ALARM = 1e-6
 """Rate of false alarms of each of the three statistical comparisons below."""
-
-
-@asynccontextmanager
-async def curators(
-    folder: Path, world: FakeWorld, clock: ManualClock, **changes: Any
-) -> AsyncIterator[Site]:
-    """The real curator service, its peers reached in process."""
-    values: dict[str, Any] = {
-        "data_dir": folder / "curator",
-        "operator_token": SecretStr(OPERATOR),
-        "participate": False,
-        "send_window_share": SHARE,
-        "prepare_lead_s": 0,
-        "retry_s": 0.01,
-        "settle_after_s": 0,
-        "policy_epsilon": "10",
-    }
-    settings = CuratorSettings(**{**values, **changes})
-    await migrated(settings)
-    app = create_curator(settings, clock=clock, transports=world.transports)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app),
-            base_url="http://curator.test",
-            headers={"Authorization": f"Bearer {OPERATOR}"},
-        ) as client,
-    ):
-        yield Site(app, client, world, clock)
 
 
 async def fill(site: Site, names: list[str]) -> None:
@@ -161,13 +137,13 @@ async def test_silence_has_the_size_and_the_moment_of_speech(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     world = FakeWorld(2)
-    async with curators(tmp_path, world, clock) as site:
+    async with curators(tmp_path, world, clock, **SPREAD) as site:
         await site.policy(**OPEN)
         for name in (*FULL, *VOID):
             await site.enrol(name)
         await fill(site, FULL)
         for index in range(ROUNDS):
-            site.open(query(PLAIN, name=f"round-{index}", aggregators=2))
+            site.open(query(CHEAP, name=f"round-{index}"))
         assert await part_of(site.app, Participation).discover(COORDINATOR)
         seen = await arrivals(site)
     moments: dict[str, list[int]] = {"full": [], "void": []}
@@ -202,7 +178,7 @@ async def test_the_same_randomness_gives_the_same_moments_with_and_without_readi
     for spoken in (False, True):
         monkeypatch.setattr(loop, "_moment", random.Random(11))
         folder, clock, world = tmp_path / str(spoken), ManualClock(), FakeWorld()
-        async with curators(folder, world, clock) as site:
+        async with curators(folder, world, clock, **SPREAD) as site:
             names = []
             for index in range(5):
                 party = f"party-{index}"

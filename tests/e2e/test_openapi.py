@@ -22,7 +22,7 @@ from common.web.problems import TYPE_PREFIX
 pytestmark = pytest.mark.slow
 
 schemathesis.serializer.alias(CBOR, "application/octet-stream")
-CASES = 40
+CASES = 15
 MEANT = {
     "aggregator_unreachable",  # a made-up address, where nobody answers
     "peer_unavailable",
@@ -106,8 +106,8 @@ def test_no_made_up_request_breaks_a_service(deployment: Deployment, kind: str) 
     client.close()
     assert not broken, sorted(set(broken))
     print(kind, sum(seen.values()), "requests", dict(sorted(seen.items())))
-    assert seen.total() > 500
-    assert in_cbor > 50
+    assert seen.total() > 300
+    assert in_cbor > 20
 
 
 def _send(client: httpx.Client, kwargs: dict[str, Any]) -> httpx.Response:

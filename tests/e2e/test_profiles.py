@@ -81,8 +81,8 @@ async def enrol(it: World, homes: dict[str, list[int]]) -> None:
 
 
 async def test_released_sums_have_the_mean_and_variance_of_the_forecast(tmp_path: Path) -> None:
-    """200 rounds of 30 slots: of each way the variance lies within 5 deviations (13 %), and the
-    mean within 5 of its own. Half of the homes draw more than the bound."""
+    """80 rounds of 30 slots: of each way the variance lies within 5 deviations (29 %), and the mean
+    within 5 of its own. Half of the homes draw more than the bound."""
     source = random.Random(5)
     homes = {
         f"home-{number}": [source.randint(0, 1200 if number % 2 else 60) for _ in range(SLOTS)]
@@ -94,7 +94,7 @@ async def test_released_sums_have_the_mean_and_variance_of_the_forecast(tmp_path
         await enrol(it, homes)
         for way, changes in WAYS.items():
             errors = []
-            for number in range(50):
+            for number in range(20):
                 query = {**QUERY, **changes, "name": f"{way}-{number}"}
                 round_id = await it.open(query)
                 finished = await it.finish(round_id)

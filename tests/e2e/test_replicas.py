@@ -31,10 +31,8 @@ QUERY: dict[str, Any] = {
     "deadline_s": 15,  # of which little is used, unless a host was killed before it had sent
 }
 STEPS = {
-    "open": ("aggregator-1", "/v1/rounds"),
     "contribute": ("aggregator-1", "/batches"),
     "agree": ("aggregator-1", "/freeze"),
-    "commit": ("aggregator-1", "/commitment"),
     "open the sum": ("aggregator-1", "/reveal"),
 }
 

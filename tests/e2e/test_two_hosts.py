@@ -29,6 +29,7 @@ QUERY: dict[str, Any] = {
     "max_readings": 1,
     "resolution": "0.001",
     "mechanism": "exact",
+    "rule": {"min_participants": 2},
     "min_participants": 3,
     "n_max": 100,
     "deadline_s": 10,

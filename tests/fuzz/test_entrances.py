@@ -36,7 +36,7 @@ from tests.fuzz.mutations import mutated
 
 house = coordinator.house
 site, world = curator.site, curator.world
-CASES = 40
+CASES = 15
 LONG = b'curator,device,time,value\nhouse,m,2025-12-31T12:00:00Z,"0.5"\nhouse,m,1767182400000,2\n'
 LOCAL = b"house;d;t;v\nhouse;31.12.2025;12:00;0,5\nhouse;31.12.2025;12:15;1e0\n"
 WIDE = b"meter,a,b,c\nhouse,0.5,1,2\nhouse,1,2\n"

@@ -130,6 +130,7 @@ class Share:
         ratio = first / -math.expm1(-first / b)
         self._first_low = b**r * math.exp(-r * first / b) * (-math.expm1(-(2 + first) / b)) ** -r
         self._first_high = ratio**r * (-math.expm1(-2 / b)) ** -r
+        self._masses: dict[int, tuple[float, float]] = {}
 
     def _smooth(self, x: Floats) -> Floats:
         b, r = self.scale, self._weight
@@ -139,8 +140,10 @@ class Share:
         return smooth
 
     def mass(self, w: int) -> tuple[float, float]:
-        """Bounds of log P(w), w >= 0."""
-        return self._bracket(w, tail=False)
+        """Bounds of log P(w), w >= 0; kept, as searches at several epsilons ask for the same w."""
+        if w not in self._masses:
+            self._masses[w] = self._bracket(w, tail=False)
+        return self._masses[w]
 
     def tail(self, w: int) -> tuple[float, float]:
         """Bounds of log P(Z >= w), w >= 1."""

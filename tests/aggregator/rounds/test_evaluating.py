@@ -53,7 +53,12 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(FUNCTIONS))
+FEW = ("negative sum", "vector")
+
+
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(n, marks=pytest.mark.slow) for n in FUNCTIONS if n not in FEW)]
+)
 async def test_every_function(alliance: Alliance, name: str) -> None:
     """Layer `curator` with noise of 0, whose bounds the offset takes away again."""
     changes, values = FUNCTIONS[name]
@@ -163,6 +168,7 @@ async def test_a_part_is_as_long_as_the_query_asks(
         assert answer.json()["type"].endswith(f":{refused}")
 
 
+@pytest.mark.slow  # numba compiles for three seconds
 async def test_many_are_verified_by_compiled_arithmetic(
     alliance: Alliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,6 +247,7 @@ def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
         mine(table, Model(1, Fraction(1), 2), CONTEXT)
 
 
+@pytest.mark.slow
 def test_generated_routes_come_out_clean() -> None:
     routes = city(1_000, noise=0.03)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table

@@ -69,7 +69,7 @@ class Browser:
 _LINK = re.compile(r'href="(/console[^"]*)"')
 
 
-async def dead_links(browser: Browser, most: int = 400) -> dict[str, int | str]:
+async def dead_links(browser: Browser, most: int = 150) -> dict[str, int | str]:
     """Every link of every page, from the first one on, that answers with a problem or names a place
     that its page has not, by address. Each is looked at once, `most` at most."""
     waiting, seen, dead = ["/console"], {"/console"}, dict[str, int | str]()

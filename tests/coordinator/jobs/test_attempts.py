@@ -183,8 +183,10 @@ class ClockThatReports(ManualClock):
         return super().now()
 
 
-async def test_a_beat_that_is_held_up_changes_no_later_attempt(desk: Desk) -> None:
-    """It found its attempt alive; before it could write, the next one had begun."""
+@pytest.mark.parametrize("later", [True, False], ids=["a later attempt", "later progress"])
+async def test_a_beat_that_is_held_up_changes_nothing_later(desk: Desk, later: bool) -> None:
+    """It found its attempt alive; before it could write, the next one had begun, or this one had
+    come further."""
     job = await desk.job(await desk.dataset())
     row = desk.attempt(job)
     await desk.begin(row)
@@ -194,30 +196,20 @@ async def test_a_beat_that_is_held_up_changes_no_later_attempt(desk: Desk) -> No
     clock.was_read.clear()
     async with desk.database.begin() as transaction:
         await transaction.execute(select(jobs.c.id).where(jobs.c.id == job.id).with_for_update())
-        beat = asyncio.create_task(attempts.beat(row.id, session, Beat(progress=0.9, stage="old")))
+        beat = asyncio.create_task(attempts.beat(row.id, session, Beat(progress=0.2, stage="old")))
         await clock.was_read.wait()
-        assert await store.begin(transaction, desk.attempt(job, 2), desk.clock.now(), 1)
-    with pytest.raises(AttemptOver):
-        await beat
-    found = await desk.found(job)
-    assert (found.attempts, found.progress, found.stage) == (2, 0.0, "waiting for a worker")
-
-
-async def test_a_beat_that_is_held_up_takes_no_progress_back(desk: Desk) -> None:
-    job = await desk.job(await desk.dataset())
-    row = desk.attempt(job)
-    await desk.begin(row)
-    clock = ClockThatReports()
-    attempts = replace(desk.attempts, clock=clock)
-    session = (await attempts.claim(row.id, "ticket", "w")).session
-    clock.was_read.clear()
-    async with desk.database.begin() as transaction:
-        await transaction.execute(select(jobs.c.id).where(jobs.c.id == job.id).with_for_update())
-        beat = asyncio.create_task(attempts.beat(row.id, session, Beat(progress=0.2, stage="x")))
-        await clock.was_read.wait()
-        await store.change(transaction, job.id, (JobState.RUNNING,), progress=0.5)
-    assert not (await beat).cancel
-    assert (await desk.found(job)).progress == 0.5
+        if later:
+            assert await store.begin(transaction, desk.attempt(job, 2), desk.clock.now(), 1)
+        else:
+            await store.change(transaction, job.id, (JobState.RUNNING,), progress=0.5)
+    if later:
+        with pytest.raises(AttemptOver):
+            await beat
+        found = await desk.found(job)
+        assert (found.attempts, found.progress, found.stage) == (2, 0.0, "waiting for a worker")
+    else:
+        assert not (await beat).cancel
+        assert (await desk.found(job)).progress == 0.5
 
 
 async def test_a_job_that_ends_before_its_noise_gives_back(desk: Desk) -> None:

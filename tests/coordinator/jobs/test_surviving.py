@@ -19,6 +19,8 @@ from coordinator.storage_keys import KeySource, StorageKeys, seed_purpose
 from tacit.client.client import Client
 from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
 
+ROOT = Path(__file__).parents[3]
+
 
 class Process(Office):
     """The same office, as a process that can be killed."""
@@ -35,11 +37,12 @@ class Process(Office):
             **environment,
         }
 
-    def start(self) -> None:
-        """Start, until it answers."""
+    def start(self, *module: str) -> None:
+        """Start, until it answers; another module than the service's, with its arguments."""
         kept = {name: value for name, value in os.environ.items() if name[:6] != "TACIT_"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "coordinator"],
+            [sys.executable, "-m", *(module or ("coordinator",))],
+            cwd=ROOT,
             env={**kept, **self._environment},
             stdout=self._log,
             stderr=self._log,

@@ -11,11 +11,14 @@ import httpx
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from coordinator.registry.aggregators import Attendance, HealthLooks
+from coordinator.registry.aggregators import Attendance, HealthLooks, Identities
 from coordinator.store.registry import list_aggregators
+from tacit.crypto.signing import HybridIdentity
+from tacit.protocol.identities import IdentityChain
+from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.test_rounds import NOISY, signed_in
-from tests.coordinator.double import WINDOW, House, query
+from tests.coordinator.double import WINDOW, House, problem, query
 
 NAME = "aggregator-1"
 
@@ -71,6 +74,31 @@ async def test_an_aggregator_that_is_silent_is_seen_everywhere_until_it_is_back(
         assert (await it.client.get("/readyz")).json()["checks"]["aggregators"] == "ok"
         await browser.get("/console")
         assert sentence not in browser.words()
+
+
+async def test_of_one_that_is_away_and_revoked_the_caller_learns_what_no_retry_mends(
+    house: Houses,
+) -> None:
+    clock, pair = ManualClock(), HybridIdentity(b"k" * 64)
+    async with house(2, clock=clock) as it:
+        peer, attendance = it.federation.peers[1], part_of(it.app, Attendance)
+        two = {**NOISY, "aggregators": 2, "collusion": {"curators": 0, "aggregators": 1}}
+        created = await it.ask("POST", "/v1/queries", query(**two))
+        await peer.ask("PUT", "/v1/identity/next", pair.public)
+        for _ in range(2):
+            shown = await peer.client.get("/.well-known/tacit-aggregator/identity")
+            chain = IdentityChain.model_validate_json(shown.content)
+            await part_of(it.app, Identities).take(NAME, chain)
+            secret = {"secret": encode_binary(pair.to_bytes())}
+            assert (await peer.ask("POST", "/v1/identity/revocation", secret)).status_code == 200
+        it.wires[1].down = True
+        clock.advance(timedelta(seconds=12))  # what was answered before is kept for ten seconds
+        await attendance.look()
+        clock.advance(timedelta(minutes=1))
+        assert [one.id for one in attendance.away()] == [NAME]
+        asked = {"query_id": created.json()["id"], "window": WINDOW}
+        answer = await it.ask("POST", "/v1/rounds", asked)
+        assert problem(answer) == (403, "identity_superseded")
 
 
 async def test_a_removed_aggregator_is_not_missed(house: Houses) -> None:

@@ -5,11 +5,8 @@ Spec: keys, sections 5.2 and 9, check 10.
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,22 +25,6 @@ STEPS = ("replacing", "replaced", "destroying", "destroyed", "erased", "signing"
 
 class Dying(Process):
     """It kills itself at a step, once it is armed."""
-
-    def __init__(self, directory: Path, step: str | None) -> None:
-        super().__init__(directory)
-        self.step = step
-        self.armed = directory / "armed"
-
-    def start(self) -> None:
-        module = ["coordinator"] if self.step is None else [f"{__package__}.dying", self.step]
-        kept = {name: value for name, value in os.environ.items() if name[:6] != "TACIT_"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", *module],
-            env={**kept, **self._environment, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stdout=self._log,
-            stderr=self._log,
-        )
-        self.wait()
 
     def died(self) -> None:
         assert self._process.wait(40) == -signal.SIGKILL
@@ -64,20 +45,19 @@ def files_with(directory: Path, secret: bytes) -> list[str]:
 def test_a_replacement_that_is_killed_is_finished_by_the_same_command(
     tmp_path: Path, step: str
 ) -> None:
-    it = Dying(tmp_path, step)
-    it.start()
+    it, arms = Dying(tmp_path), tmp_path / "armed"
+    it.start(f"{__package__}.dying", step)
     try:
         assert it.ask("PUT", "/v1/identity/next", public(0)).status_code == 200
         with closing(sqlite3.connect(tmp_path / "coordinator.db")) as database:
             [secret] = database.execute("SELECT secret FROM identity").fetchone()
         assert files_with(tmp_path, secret)  # the control
         body = {"secret": encode_binary(KEYS[0].to_bytes()), "following": public(1)}
-        it.armed.touch()
+        arms.touch()
         with pytest.raises(httpx.TransportError):
             it.ask("POST", "/v1/identity/successor", body)
         it.died()
-        it.armed.unlink()
-        it.step = None
+        arms.unlink()
         it.start()
         answer = it.ask("POST", "/v1/identity/successor", body)
         assert answer.status_code == 200, answer.text

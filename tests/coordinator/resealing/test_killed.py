@@ -209,11 +209,6 @@ def killed(directory: Path, times: int, sizes: list[int], longest_s: float, seed
         it.stop()
 
 
-@pytest.mark.slow
-def test_a_rotation_survives_a_kill(tmp_path: Path) -> None:
-    killed(tmp_path / "data", 1, [10, 40_000, 0, 90_000], 0.1)
-
-
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(0, marks=pytest.mark.slow)]

@@ -197,7 +197,9 @@ def keeps(limit: Limit, spent: list[Cost]) -> bool:
     return holds
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
+)
 def test_no_course_overspends_and_totals_are_those_of_a_fold_from_scratch(seed: int) -> None:
     """All kinds of release, limits in both currencies, credits, periods that begin again. Each
     curator's own debits are kept beside: the exact ones, from which the limits are checked anew."""

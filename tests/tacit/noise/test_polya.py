@@ -59,7 +59,7 @@ def test_single_shares_follow_their_law(scale, weight):
     assert goodness(drawn, share_law(float(scale), float(weight))) > ALARM
 
 
-@pytest.mark.parametrize("weight", ["0.5", "0.01"])
+@pytest.mark.parametrize("weight", [pytest.param("0.5", marks=pytest.mark.slow), "0.01"])
 @pytest.mark.parametrize("scale", ["12345.678", "10000000"])
 def test_single_shares_of_wide_noise(scale, weight):
     """b = 12345.678 on its full grid; b = 10^7, beyond a grid: mass at 0, sign and variance."""
@@ -104,11 +104,13 @@ def test_shares_add_up_to_one_discrete_laplace(parties, draws, scale):
     assert goodness(total, share_law(float(scale), 1.0)) > ALARM
 
 
-@pytest.mark.parametrize("scale", ["3", "12345.678", "10000000"])
-@pytest.mark.parametrize("parties", [3])
-def test_shares_of_every_scale_add_up(scale, parties):
+@pytest.mark.parametrize(
+    "scale", ["3", *(pytest.param(s, marks=pytest.mark.slow) for s in ("12345.678", "10000000"))]
+)
+def test_shares_of_every_scale_add_up(scale):
     """Against the closed form P(Z >= m) = P(Z <= -m) = a^m / (1 + a) in 250 cells."""
     b, draws = float(Fraction(scale)), 300_000
+    parties = 3
     share, source = PolyaShare(Fraction(scale), Fraction(1, parties)), SeededRandom(37)
     total = np.zeros(draws, dtype=np.int64)
     for _ in range(parties):
@@ -136,7 +138,10 @@ def test_weights_above_one_draw_whole_laplaces(weight):
     assert goodness(drawn, share_law(3.0, float(weight))) > ALARM
 
 
-@pytest.mark.parametrize(("scale", "weight"), [("3", "0.01"), ("1000", "0.5")])
+@pytest.mark.parametrize(
+    ("scale", "weight"),
+    [("3", "0.01"), pytest.param("1000", "0.5", marks=pytest.mark.slow)],
+)
 def test_the_tie_branch_follows_the_law(scale, weight):
     tables = share_tables(Fraction(scale), Fraction(weight), 4)
     drawn = np.zeros(DRAWS, dtype=np.int64)

@@ -98,7 +98,7 @@ def test_nobody_is_nothing_per_curator() -> None:
     ("changes", "true_units"),
     [
         ({}, (900_000, 400_000)),
-        ({}, (0, 400_000)),
+        pytest.param({}, (0, 400_000), marks=pytest.mark.slow),
         (GAUSSIAN, (900_000, 700_000)),
     ],
     ids=["Laplace", "Laplace, first is 0", "Gaussian"],

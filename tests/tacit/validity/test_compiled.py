@@ -29,13 +29,13 @@ def check(schemes: tuple[Prio3, Prio3], measurement: np.ndarray) -> None:
         assert (first.seeds == second.seeds).all()
 
 
-def test_ten_thousand_random_sums():
-    values = SeededRandom(1).generator.integers(0, 8192, (10_000, 1))
+def test_two_thousand_random_sums():
+    values = SeededRandom(1).generator.integers(0, 8192, (2000, 1))
     schemes = [
         ProvedSum(ReadingBounds(0, 8191, 1), (500,), arithmetic).prio3(2)
         for arithmetic in (NUMPY, COMPILED)
     ]
-    noise = SeededRandom(2).generator.integers(-500, 501, (10_000, 1))
+    noise = SeededRandom(2).generator.integers(-500, 501, (2000, 1))
     function = ProvedSum(ReadingBounds(0, 8191, 1), (500,))
     check((schemes[0], schemes[1]), function.encode(values, noise))
 

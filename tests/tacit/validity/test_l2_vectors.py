@@ -46,7 +46,7 @@ def tiny(block: Block, field: SmallField) -> BoundedVector:
     return BoundedVector(field, (block,), chunk=1)
 
 
-@pytest.mark.parametrize("block", TINY)
+@pytest.mark.parametrize("block", [TINY[0], pytest.param(TINY[1], marks=pytest.mark.slow)])
 def test_of_all_measurements_of_elements_only_the_allowed_vanish_for_all_joint_randomness(block):
     """GF(17): 17^3 measurements under 17^3 seeds of joint randomness each. What is no bit vanishes
     for at most chunk / p of them, what is a bit and passes the bound for none."""

@@ -262,7 +262,7 @@ def test_words_from_the_prime_on_are_told_at_acceptance_and_refused_later(case):
     assert not prio3.decide(CONTEXT, shares).proved.any()
 
 
-@pytest.mark.parametrize("count", [0, 2, 300])
+@pytest.mark.parametrize("count", [0, 2, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_number_at_once_is_the_same_as_one_by_one(case, count):
     function, honest = case
     prio3 = function.prio3(2)

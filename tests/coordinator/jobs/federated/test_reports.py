@@ -110,6 +110,7 @@ async def finished(it: House, job: str) -> httpx.Response:
             return answer
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 async def test_a_store_that_is_full_for_a_while_fails_no_job(house: Opened) -> None:
     server = await postgres_server()
