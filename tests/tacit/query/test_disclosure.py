@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.query.disclosure import RuleNotMet, check_shares, least_totals
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule, RuleNotMet, check_shares, least_totals
 from tacit.query.query import Query
 from tests.tacit.examples import query
 
