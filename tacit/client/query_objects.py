@@ -21,6 +21,7 @@ from tacit.query.terms import PRESENCE
 from tacit.report.comparison import compared_line
 from tacit.report.figures import of_a_hundred, short
 from tacit.report.model import Subject
+from tacit.report.tables import CellFigure, cell_figures, grid, records, text_lines
 from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
 
 # A privacy report as an object: in a few lines as text, in a notebook as a table. It has few fields
@@ -223,7 +224,7 @@ class Result(queries.RoundResult):
     def half_width(self) -> Decimal | None:
         """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
         where that is a list. What rounding adds: `report.accuracy`."""
-        listed = self.function in ("histogram", "vector_sum")
+        listed = self.function in ("histogram", "vector_sum", "table")
         return None if listed else self._half_width(self.function)
 
     @property
@@ -237,7 +238,10 @@ class Result(queries.RoundResult):
 
     def rows(self) -> list[dict[str, Any]]:
         """A record for each released figure: part, index in its list, value, low, high, unit. `low`
-        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
+        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself. Of a
+        table each cell and margin, with its category of each column, None for a sum over all."""
+        if self.columns is not None:
+            return records(self.columns, self.cells, self._unit("table"))
         found = []
         percentiles = self._percentiles()
         for name, value in self.figures.items():
@@ -260,6 +264,22 @@ class Result(queries.RoundResult):
                     }
                 )
         return found
+
+    @property
+    def cells(self) -> list[CellFigure]:
+        """The cells and margins of a table; of another result none."""
+        if self.columns is None:
+            return []
+        return cell_figures(self.columns, self["result"]["table"], self.report.get("error"))
+
+    def top(self, count: int) -> list[dict[str, Any]]:
+        """The largest categories of a table of one column, as `rows` has them, largest first: a
+        choice among released figures, which costs nothing. Where intervals overlap, noise may have
+        changed the order. Raises ValueError for another result."""
+        if self.columns is None or len(self.columns) != 1:
+            raise ValueError("only a table of one column has largest categories")
+        *categories, _ = self.rows()
+        return sorted(categories, key=lambda row: -row["value"])[:count]
 
     def to_frame(self) -> Any:
         """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
@@ -307,7 +327,8 @@ class Result(queries.RoundResult):
         return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
 
     def __str__(self) -> str:
-        return "\n".join([self.headline, *self.report.accuracy, str(self.report)])
+        cells = [] if self.columns is None else text_lines(grid(self.columns, self.cells))
+        return "\n".join([self.headline, *cells, *self.report.accuracy, str(self.report)])
 
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.headline)}</b></p>{self.report._repr_html_()}"
