@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
 from fractions import Fraction
 from html import escape
@@ -271,6 +271,28 @@ class Result(queries.RoundResult):
         if self.columns is None:
             return []
         return cell_figures(self.columns, self["result"]["table"], self.report.get("error"))
+
+    def suppressed(self, least: int) -> list[CellFigure]:
+        """The cells and margins of a table of counts without noise, to be passed on: those from 1
+        to below `least` have no value, nor have further ones from which they could be computed.
+        Whoever may read the round has seen them all. Raises ValueError for another result or a
+        least below 2; TooManyFigures; MissingExtra without scipy."""
+        parts = (self.report.get("error") or {}).get("parts") or ()
+        counts = self.columns is not None and parts and parts[0]["rounding"]["bounds"] is None
+        if not counts or any(cell.half_width for cell in self.cells):
+            raise ValueError("only a table of counts without noise is suppressed")
+        if least < 2:
+            raise ValueError("the least count that is published is 2 or more")
+        # Loaded only here: few results are suppressed.
+        from tacit.report.suppression import suppressed_figures
+
+        assert self.columns is not None
+        cells = self.cells
+        hidden = suppressed_figures(self.columns, [int(cell.value or 0) for cell in cells], least)
+        return [
+            replace(cell, value=None) if own else cell
+            for cell, own in zip(cells, hidden.tolist(), strict=True)
+        ]
 
     def top(self, count: int) -> list[dict[str, Any]]:
         """The largest categories of a table of one column, as `rows` has them, largest first: a

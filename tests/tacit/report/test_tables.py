@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cli.formatting import result_lines
+from cli.rounds import _without_small_counts
 from tacit.accounting.expected_error import added_up, all_draws
 from tacit.answers.base import read
 from tacit.client.query_objects import Result
@@ -176,3 +177,42 @@ def test_three_columns_stand_below_and_beside_each_other() -> None:
     assert lines[1].split() == ["1", "x", "0", "1", "1"]
     assert lines[-1].split() == ["all", "all", "12", "16", "28"]
     assert len(lines) == 10
+
+
+EXACT: dict[str, Any] = {
+    "mechanism": "exact",
+    "epsilon": None,
+    "rule": {"min_participants": 2},
+}
+
+
+def test_an_exact_table_is_passed_on_without_its_small_counts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The small counts of the first row add up to 7: with its 30 published nobody would believe
+    that one of them is 10 or more."""
+    cells = ["30", "1", "2", "4", "50", "60", "70", "80"]
+    released = {**answer(**EXACT), "result": {"table": cells}}
+    result = read(Result, released)
+    figures = {figure.labels: figure.value for figure in result.suppressed(10)}
+    for small in ("[18, 40)", "[40, 65)", "[65, inf)"):
+        assert figures["f", small] is None
+    assert figures["f", "[0, 18)"] is None
+    assert (figures["f", None], figures[None, None]) == (37, 297)
+    printed = _without_small_counts(result, 10)
+    assert printed.human is not None
+    printed.human()
+    text = capsys.readouterr().out
+    assert "x: suppressed, so that no count from 1 to 9 can be computed from the others." in text
+    assert all(row["value"] not in ("1", "2", "4") for row in printed.value["rows"])
+
+
+@pytest.mark.parametrize("changes", [{}, {**MEASURED, **EXACT}], ids=["noise", "a measure"])
+def test_what_is_no_exact_table_of_counts_is_not_suppressed(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="only a table of counts without noise"):
+        read(Result, answer(**changes)).suppressed(10)
+
+
+def test_a_least_count_of_one_suppresses_nothing() -> None:
+    with pytest.raises(ValueError, match="2 or more"):
+        read(Result, answer(**EXACT)).suppressed(1)
