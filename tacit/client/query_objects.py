@@ -308,9 +308,17 @@ class Result(queries.RoundResult):
         return frame(self.rows())
 
     def plot(self) -> Any:
-        """The released figures with their intervals, as a matplotlib figure. Raises
-        MissingExtra without matplotlib."""
-        return drawn(self.rows(), self.function.replace("_", " "))
+        """The released figures with their intervals, of a table its cells, as a matplotlib figure.
+        Raises MissingExtra without matplotlib."""
+        rows = self.rows()
+        if self.columns is not None:
+            named = zip(self.cells, rows, strict=True)
+            rows = [
+                {**row, "part": ", ".join(filter(None, cell.labels)), "index": None}
+                for cell, row in named
+                if None not in cell.labels
+            ]
+        return drawn(rows, self.function.replace("_", " "))
 
     @property
     def headline(self) -> str:

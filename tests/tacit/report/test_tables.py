@@ -161,6 +161,14 @@ def test_the_largest_categories_of_one_column() -> None:
     assert "city" in read(Result, answer(**codes)).top(1)[0]
 
 
+def test_the_cells_of_a_table_are_drawn() -> None:
+    [axes] = read(Result, answer()).plot().axes
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert len(names) == 8
+    assert names[5] == "m, [18, 40)"
+    assert [bar.get_height() for bar in axes.patches][:3] == [30, 1, -2]
+
+
 def test_a_column_may_have_the_name_of_a_figure() -> None:
     columns = query(columns={"unit": ["a", "b"]}).columns
     assert columns is not None
