@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 class DisclosureRule(WireModel):
     """What protects the members of a sum without noise: at least `min_participants` of them, and
-    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares)."""
+    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares).
+    `small_cells`: of a table, of which the recipient sees cells of few records, or of one."""
 
     min_participants: Annotated[int, Field(ge=2, le=MAX_CURATORS)]
     max_share: Exact | None = None
     top: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 1
+    small_cells: Literal[True] | None = None
 
     @field_validator("max_share")
     @classmethod
@@ -44,6 +46,8 @@ class DisclosureRule(WireModel):
         """Why this rule does not imply another; None if it does."""
         if self.min_participants < least.min_participants:
             return f"at least {least.min_participants} participants are demanded"
+        if self.small_cells and not least.small_cells:
+            return "tables, whose cells may be of few records, are not agreed to (small_cells)"
         if least.max_share is not None and (
             self.max_share is None or self.max_share > least.max_share or self.top < least.top
         ):

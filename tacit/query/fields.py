@@ -520,6 +520,8 @@ class QueryFields(KeptModel):
         if value is None:
             wanted = 'mechanism exact needs one, such as {"min_participants": 15}'
             return require(not exact, value, wanted)
+        seen = (data["function"] is Function.TABLE) == (value.small_cells is True)
+        require(seen, value, "a table, and no other function, has small_cells: true")
         fewest = data["min_participants"]
         require(
             fewest >= value.min_participants,

@@ -61,8 +61,8 @@ QUERIES: dict[str, dict[str, Any]] = {
         "percentiles": ["0.5", "33.333", "50", "97.5"],
     },
     "vector": {"function": "vector_sum", "dimension": 3},
-    "table": {"function": "table", "columns": {"sex": ["f", "m"], "age": [0, 18, None]}},
-    "measure": {"function": "table", "columns": {"age": [0, 18, 65]}, "measure": "kwh"},
+    "table": {**NOISY, "function": "table", "columns": {"sex": ["f", "m"], "age": [0, 18, None]}},
+    "measure": {**NOISY, "function": "table", "columns": {"age": [0, 18, 65]}, "measure": "kwh"},
     "third": {"resolution": "0.125", "window": WINDOW},
 }
 

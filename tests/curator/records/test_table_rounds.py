@@ -87,6 +87,11 @@ async def test_a_measure_is_added_up_within_its_bounds(it: Site) -> None:
     assert total(it) == [2, 0, 0, 0, 5, 10]
 
 
+async def test_a_proved_table_is_the_same_table(it: Site) -> None:
+    assert (await ask(it, query(validity="proved")))["contributed"]
+    assert total(it) == [1, 0, 0, 0, 1, 1]
+
+
 async def test_only_the_first_records_of_a_curator_count(it: Site) -> None:
     """Who repeats a record ten thousand times adds no more than the query allows."""
     await give(it, b"sex,age,kwh\n" + b"m,70,9\n" * 10_000)
@@ -126,8 +131,12 @@ async def test_a_table_is_of_all_records_whatever_window_a_coordinator_names(it:
 async def test_a_second_table_without_noise_is_refused(it: Site) -> None:
     """Moved by one year, its edges would show who is eighteen. It is refused although the same
     curators are in both, and the one with noise is not."""
-    rule = {"mechanism": "exact", "epsilon": None, "layer": None, "rule": {"min_participants": 2}}
+    small = {"min_participants": 2, "small_cells": True}
+    rule = {"mechanism": "exact", "epsilon": None, "layer": None, "rule": small}
     await it.policy(**AGREED, exact={"min_participants": 2}, allow_unverified=True)
+    unasked = query(name="unasked", **rule)
+    assert refused(await ask(it, unasked)) == "policy_refused", "a rule for sums is none for cells"
+    await it.policy(**AGREED, exact=small, allow_unverified=True)
     assert (await ask(it, query(**rule)))["contributed"]
     moved = query(
         name="a-year-later", columns={"sex": ["f", "m"], "age": [0, 19, 65, None]}, **rule

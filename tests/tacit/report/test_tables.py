@@ -190,7 +190,7 @@ def test_three_columns_stand_below_and_beside_each_other() -> None:
 EXACT: dict[str, Any] = {
     "mechanism": "exact",
     "epsilon": None,
-    "rule": {"min_participants": 2},
+    "rule": {"min_participants": 2, "small_cells": True},
 }
 
 
