@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,12 +30,15 @@ from cli.context import (
     tabled,
 )
 from cli.formatting import amount, print_report, refusal_lines, refused_lines, result_lines
-from tacit import Client, Problem, Result, RoundNotReleased
+from tacit import Client, Problem, RoundNotReleased
 from tacit.answers import base as api
 from tacit.protocol.round.state import RoundState
 from tacit.query.terms import Validity
 from tacit.report.figures import of_a_hundred
 from tacit.wire import format_exact
+
+if TYPE_CHECKING:
+    from tacit import Result
 
 query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
