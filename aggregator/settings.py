@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from common.runtime.settings import ServiceSettings
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.query.terms import LONGEST_VECTOR, MAX_CURATORS
 
 

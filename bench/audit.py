@@ -84,15 +84,11 @@ class Case:
 
 
 def readings(query: Query, values: Sequence[int]) -> Readings:
-    """One curator's readings, in the query's unit and in this order."""
+    """One curator's readings, in the query's unit and in this order; of a table the cells of its
+    records."""
     nano = int(UNITS[query.unit].factor * NANO)
-    count = len(values)
-    return Readings(
-        1,
-        np.zeros(count, np.int64),
-        np.array(values, np.int64) * nano,
-        np.zeros(count, np.int64),
-    )
+    given, zeros = np.array(values, np.int64), np.zeros(len(values), np.int64)
+    return Readings(1, zeros, given * nano, given if query.columns is not None else zeros)
 
 
 def outcomes(
@@ -308,7 +304,7 @@ def neighbours(query: Query, unit: PrivacyUnit) -> tuple[tuple[int, ...], tuple[
     full = (high,) * query.max_readings
     if unit is CURATOR:
         return full, ()
-    if query.function is Function.HISTOGRAM or low < 0:
+    if query.function in (Function.HISTOGRAM, Function.TABLE) or low < 0:
         return (low, *full), full
     return full, full[1:]
 
@@ -325,6 +321,7 @@ def sound_cases() -> list[Case]:
     """Mechanisms with a verified figure: the audit must stay below it."""
     assumed, blind, everyone = Scenario.ASSUMED, Scenario.BLIND_AGGREGATORS, Scenario.EVERYONE
     bins = {"function": "histogram", "edges": ["0", "50", "100"]}
+    table = {"function": "table", "columns": {"sex": ["f", "m"]}, "bounds": ["0", "1"]}
     shamir = distributed("aggregator", 0, 1, sharing="shamir", aggregators=5, threshold=3)
     return [
         *_cases("local sum", asked(**LOCAL), assumed),
@@ -332,6 +329,7 @@ def sound_cases() -> list[Case]:
         *_cases("local sum, bounds of both signs", asked(**LOCAL, bounds=["-50", "100"]), assumed),
         *_cases("local mean", asked(**LOCAL, function="mean"), assumed),
         *_cases("local histogram", asked(**LOCAL, **bins), assumed),
+        *_cases("table, aggregators", distributed("aggregator", 0, 2, **table), assumed),
         *_cases("two-layer, both draw", two_layer("1", "1"), blind, everyone),
         *_cases("two-layer, coins of 1/2", two_layer("0.5", "0.5"), blind, everyone),
         *_cases("two-layer, curators sure", two_layer("1", "0.1"), blind),

@@ -12,6 +12,7 @@ import typer
 
 from cli.context import Answer, at_curator, errors, fail, say, tabled
 from tacit import Client, Problem
+from tacit.answers import base as api
 
 if TYPE_CHECKING:
     from curator.files.dry_run import DryRun
@@ -336,3 +337,45 @@ def delete_items(
     """Delete a curator's table; earlier contributions are not affected."""
     client.records.delete_items(kind.value, curator, name=name)
     return Answer({"curator": curator, "name": name}, lambda: say(f"  {name}: deleted"))
+
+
+records_app = typer.Typer(no_args_is_help=True, help="Tables of records of your own curators.")
+
+
+@records_app.command("import")
+@at_curator
+def import_records(
+    client: Client,
+    curator: CuratorArgument,
+    source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The CSV file.")],
+    codes: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that has texts, not numbers; may be repeated."),
+    ] = None,
+) -> Answer:
+    """Store a curator's table; it replaces the one before.
+
+    If a line cannot be read, the line and the column are reported and nothing is stored."""
+    with errors.status(f"importing {source.name}"):
+        answer = client.records.import_file(curator, source.read_bytes(), codes=codes or ())
+    return Answer(answer, lambda: _print_records(answer))
+
+
+@records_app.command("show")
+@at_curator
+def show_records(client: Client, curator: CuratorArgument) -> Answer:
+    """Columns and number of rows of a curator's table."""
+    answer = client.records.get(curator)
+    return Answer(answer, lambda: _print_records(answer))
+
+
+def _print_records(answer: api.Answer) -> None:
+    say(f"  {answer['rows']} records: {', '.join(answer['columns']) or 'no columns'}", markup=False)
+
+
+@records_app.command("delete")
+@at_curator
+def delete_records(client: Client, curator: CuratorArgument) -> Answer:
+    """Delete a curator's table; earlier contributions are not affected."""
+    client.records.delete(curator)
+    return Answer({"curator": curator}, lambda: say("  the table is deleted"))

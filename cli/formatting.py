@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from fractions import Fraction
@@ -52,7 +53,9 @@ def result_lines(found: api.Answer) -> list[str]:
         f"  {found['participants']} curators answered (one without readings answers with zeros)",
     ]
     for name, value in found["result"].items():
-        if isinstance(value, list):
+        if name == "table":
+            lines += [f"  {line}" for line in _table_lines(found)]
+        elif isinstance(value, list):
             shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
             lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
         elif name == PRESENCE:
@@ -64,6 +67,17 @@ def result_lines(found: api.Answer) -> list[str]:
             text = _with_noise(value, _half_width(found, name), symbol)
             lines.append(f"  {name}: {text}{_between(found, name)}")
     return lines
+
+
+def _table_lines(found: api.Answer) -> list[str]:
+    """The cells and margins of a table."""
+    # Loaded only here: few results are tables.
+    from tacit.query.tables import TableColumn
+    from tacit.report.tables import cell_figures, grid, text_lines
+
+    columns = [TableColumn.model_validate_json(json.dumps(each)) for each in found["columns"]]
+    figures = cell_figures(columns, found["result"]["table"], found["report"].get("error"))
+    return text_lines(grid(columns, figures))
 
 
 def _between(response: api.Answer, name: str) -> str:

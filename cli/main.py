@@ -102,6 +102,7 @@ COMMANDS: Final = {
     "enroll": Place("participants.enroll_app", "Join tokens, and enrolling with them."),
     "readings": Place("curator_data.readings_app", "Readings of your own curators."),
     "items": Place("curator_data.items_app", "Sequences and sets of items of your own curators."),
+    "records": Place("curator_data.records_app", "Tables of records of your own curators."),
     "query": Place("rounds.query_app", "What is asked: immutable queries."),
     "round": Place("rounds.round_app", "Rounds of a query, and their results."),
     "budget": Place("budget.app", "The privacy budget: bounds, limits, events, forecast."),

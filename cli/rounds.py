@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,6 +36,9 @@ from tacit.protocol.round.state import RoundState
 from tacit.query.terms import Validity
 from tacit.report.figures import of_a_hundred
 from tacit.wire import format_exact
+
+if TYPE_CHECKING:
+    from tacit import Result
 
 query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
@@ -238,9 +241,46 @@ def watch(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 
 @round_app.command("result")
 @at_coordinator
-def result(client: Client, round_id: RoundId, full: Full = False) -> Answer:
+def result(
+    client: Client,
+    round_id: RoundId,
+    full: Full = False,
+    suppress: Annotated[
+        int | None,
+        typer.Option(
+            help="Of a table of counts without noise: print it without counts from 1 to below this "
+            "number, nor those from which they could be computed."
+        ),
+    ] = None,
+) -> Answer:
     """The released result with its privacy report."""
-    return _result(client, round_id, full)
+    return (
+        _result(client, round_id, full)
+        if suppress is None
+        else _without_small_counts(client.rounds.result(round_id), suppress)
+    )
+
+
+def _without_small_counts(response: Result, least: int) -> Answer:
+    """A table to be passed on, and none of what it leaves out."""
+    # Loaded only here: few results are suppressed.
+    from tacit.report.tables import grid, records, text_lines
+
+    try:
+        figures = response.suppressed(least)
+    except ValueError as reason:
+        fail(str(reason))
+    columns = response.columns or []
+    rows = [
+        {name: _exact(value) for name, value in row.items()}
+        for row in records(columns, figures, "1")
+    ]
+    lines = [
+        *text_lines(grid(columns, figures)),
+        f"x: suppressed, so that no count from 1 to {least - 1} can be computed from the others.",
+        "Whoever may read the round has all counts.",
+    ]
+    return Answer({"rows": rows}, lambda: say("\n".join(lines), markup=False))
 
 
 @round_app.command("compare")

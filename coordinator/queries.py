@@ -35,7 +35,8 @@ from coordinator.store.registry import AggregatorRow, host_runs, list_aggregator
 from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import FieldError, Invalid
-from tacit.query.fields import DisclosureRule, Schedule, Window
+from tacit.query.disclosure import DisclosureRule
+from tacit.query.fields import Schedule, Window
 from tacit.query.mechanisms import is_gaussian
 from tacit.query.proofs import is_proved, largest_parts
 from tacit.query.query import Query

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 
 from common.runtime.settings import ServiceSettings
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.report.statements import is_loopback
 
 

@@ -16,7 +16,8 @@ from curator.settings import CuratorSettings
 from tacit.accounting.composition import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.fields import Collusion, DisclosureRule
+from tacit.query.disclosure import DisclosureRule
+from tacit.query.fields import Collusion
 from tacit.query.terms import MAX_AGGREGATORS, Mechanism, Noise, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require
 

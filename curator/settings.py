@@ -13,7 +13,7 @@ from common.runtime.clock import zone_named
 from common.runtime.settings import ServiceSettings
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.composition import LARGEST_EPSILON, Currency
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.query.terms import LONGEST_VECTOR
 
 EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)

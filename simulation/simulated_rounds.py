@@ -139,10 +139,13 @@ class Store:
 def readings(query: Query, store: Store, rows: Ints, lying: Bits) -> Readings:
     """What curators report: those of `rows` (b,), or m readings at the upper bound by liars (b,).
 
-    Raises ValueError for a query that sums vectors as sent: a population has single readings.
+    Raises ValueError for a query that sums vectors as sent, or counts records: a population has
+    single readings.
     """
     if query.function is Function.VECTOR_SUM and query.coordinates is Coordinates.VALUES:
         raise ValueError("a simulated population has single readings: use coordinates slots")
+    if query.function is Function.TABLE:
+        raise ValueError("a simulated population has readings, and a table is of records")
     counts = np.where(lying, query.max_readings, store.counts[rows])
     owner = np.repeat(np.arange(rows.size), counts)
     place = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -81,8 +81,9 @@ from tacit.encoders.dpbv_clustering import (
 from tacit.encoders.dpbv_clustering_reports import BitReports, CellReports, PointReports
 from tacit.encoders.kmeans import Grid, Zone
 from tacit.encoders.kmeans_sums import KmeansSum
-from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
+from tacit.encoders.sums import SWAP, RecordSum
 from tacit.protocol.federation import Report
+from tacit.query.terms import MOST_RECORDS
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import Charge, PrivacyReport
 

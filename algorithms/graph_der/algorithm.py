@@ -54,8 +54,8 @@ from algorithms.graph_der.report import (
     graph_der_report,
 )
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
-from tacit.encoders.sums import MOST_RECORDS, RecordSum
-from tacit.query.terms import MAX_DIMENSION
+from tacit.encoders.sums import RecordSum
+from tacit.query.terms import MAX_DIMENSION, MOST_RECORDS
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 65_536

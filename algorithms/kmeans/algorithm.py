@@ -52,7 +52,8 @@ from algorithms.kmeans.sound_run import (
 )
 from tacit.encoders.kmeans import Floats, Grid, Ints, Zone
 from tacit.encoders.kmeans_sums import KmeansSum
-from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
+from tacit.encoders.sums import SWAP, RecordSum
+from tacit.query.terms import MOST_RECORDS
 from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact, parse_exact

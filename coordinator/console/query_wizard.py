@@ -58,6 +58,8 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
         "resolution": "0.001",
         "edges": "",
         "percentiles": "",
+        "columns": "",
+        "measure": "",
         "dimension": "",
         "l1_bound": "",
         "coordinates": "",
@@ -140,6 +142,8 @@ PROFILE: Final[Mapping[str, str]] = {
 _ONLY_FOR: Final = {
     "edges": ("function", Function.HISTOGRAM),
     "percentiles": ("function", Function.HISTOGRAM),
+    "columns": ("function", Function.TABLE),
+    "measure": ("function", Function.TABLE),
     "dimension": ("function", Function.VECTOR_SUM),
     "l1_bound": ("function", Function.VECTOR_SUM),
     "coordinates": ("function", Function.VECTOR_SUM),
@@ -222,6 +226,8 @@ def content(fields: Mapping[str, str]) -> dict[str, Any]:
     for name in ("edges", "percentiles", "split"):
         if asked.get(name):
             asked[name] = fields[name].replace(",", " ").split()
+    if asked.get("columns"):
+        asked["columns"] = _json_or_text(fields["columns"])
     colluding = {
         name: given.get(f"collusion_{name}", 0)
         for name in ("aggregators", "curators")
@@ -262,6 +268,8 @@ def fields_of(asked: Query) -> dict[str, str]:
     for epsilon in ("epsilon_s", "epsilon_i"):
         if epsilon in told:
             fields["epsilon"] = told.pop(epsilon)
+    if columns := told.pop("columns", None):
+        fields["columns"] = json.dumps(columns)
     for name, value in told.items():
         if name in STEP_OF:
             fields[name] = " ".join(value) if isinstance(value, list) else str(value)
@@ -290,6 +298,14 @@ def _value(name: str, text: str) -> str | int:
     return int(text) if name in WHOLE and text.isdecimal() and text.isascii() else text
 
 
+def _json_or_text(text: str) -> Any:
+    """What is no JSON stays text, for the query to refuse."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _utc(text: str) -> str:
     """A field `datetime-local`, in UTC as its label says; seconds are optional."""
     if text.endswith("Z") or not text:
@@ -308,6 +324,7 @@ FUNCTIONS: Final = {
     Function.VARIANCE: "how widely readings spread (needs far more noise)",
     Function.HISTOGRAM: "how many readings lie between given edges, and percentiles",
     Function.VECTOR_SUM: "a sum for each slot of the window",
+    Function.TABLE: "a table of curators' own records, by codes and bins",
 }
 MECHANISMS: Final = {
     Mechanism.DISTRIBUTED: "together, the parties add as much noise as is needed (the least error)",

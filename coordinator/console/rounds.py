@@ -11,7 +11,7 @@ import io
 import json
 import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -51,9 +51,12 @@ from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL
 from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.state import RoundState
+from tacit.query.tables import TableColumn
 from tacit.query.terms import PRESENCE, Coordinates, Function, PrivacyUnit
+from tacit.report.figures import short
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
+from tacit.report.tables import CellFigure, cell_figures, grid, records
 from tacit.report.text import plain_words
 from tacit.wire import encode_binary, format_exact, format_instant
 
@@ -324,6 +327,15 @@ def csv_text(found: RoundResult, *, slots: bool) -> str:
     length = datetime.fromisoformat(found.window.end) - start
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
+    if found.columns is not None:
+        unit = error["parts"][0]["unit"] if error else found.unit
+        rows = records(found.columns, _cells(found, found.columns), unit)
+        table.writerow(rows[0])
+        for row in rows:
+            table.writerow(
+                format_exact(each) if isinstance(each, Fraction) else each for each in row.values()
+            )
+        return text.getvalue()
     table.writerow(["part", "index", "start", "value", "low", "high", "unit"])
     for name, listed in found.result.items():
         if listed is None or name == "reason":
@@ -339,6 +351,12 @@ def csv_text(found: RoundResult, *, slots: bool) -> str:
             place = str(index) if isinstance(listed, list) else ""
             table.writerow([name, place, begins, value, *limits, unit])
     return text.getvalue()
+
+
+def _cells(found: RoundResult, columns: Sequence[TableColumn]) -> list[CellFigure]:
+    cells = found.result["table"]
+    assert isinstance(cells, list)
+    return cell_figures(columns, cells, found.report.error)
 
 
 async def _values(
@@ -358,6 +376,9 @@ async def _values(
         "report": None,
         "rungs": (),
         "promise": promise,
+        "exact": format_exact,
+        "short": short,
+        "grid": None,
     }
     if head.state is RoundState.ABORTED:
         async with database.reading() as transaction:
@@ -371,6 +392,7 @@ async def _values(
             "report": found.report,
             "rungs": rungs,
             "figures": figures(found),
+            "grid": grid(found.columns, _cells(found, found.columns)) if found.columns else None,
             "picture": picture(found, descriptor["query"]),
             "most_shown": MOST_SHOWN,
         }
@@ -417,7 +439,7 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     """Dots for a single sum or count, a line in a band for the slots of a window, bars for a
     histogram or another vector, None for the rest."""
     parts = (found.report.error or {}).get("parts", ())
-    if not parts:
+    if not parts or found.columns is not None:
         return None
     first, unit = parts[0], found.unit
     half_width = first["interval"]["half_width"]

@@ -14,7 +14,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import PublicKey
 from tacit.protocol.round.messages import AcceptedSet, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.query.terms import Identifier
 from tacit.wire import WireModel
 

@@ -42,7 +42,7 @@ from tacit.errors import FieldError, Invalid
 from tacit.protocol.round.descriptor import Refusal, RoundDescriptor
 from tacit.protocol.round.messages import KEPT, LEAST, AcceptedSet, Flow, reported, totals
 from tacit.protocol.round.state import RoundState
-from tacit.query.terms import PRESENCE
+from tacit.query.terms import PRESENCE, Function
 from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
 from tacit.wire import Instant, WireModel, format_instant
@@ -435,6 +435,10 @@ async def result(database: Database, round_id: str) -> RoundResult:
     report = await document(database, round_id, "report")
     row = await find(database, round_id)
     summary = json.loads(row.summary)
+    columns = None
+    if summary["function"] == Function.TABLE:
+        text = await document(database, round_id, "descriptor")
+        columns = Signed[RoundDescriptor].model_validate_json(text).statement.query.columns
     return RoundResult(
         format="tacit.round-result/1",
         round=row.id,
@@ -448,6 +452,7 @@ async def result(database: Database, round_id: str) -> RoundResult:
             with_readings=found.get(PRESENCE),
             note=COMPLETENESS,
         ),
+        columns=None if columns is None else list(columns),
         result=found,
         report=PrivacyReport.model_validate_json(report),
     )

@@ -61,7 +61,13 @@ from curator.participation.windows import ReadingSource, WindowReadings, Windows
 from curator.parties.identities import Identities
 from curator.parties.keys import Keyring, SealKeys
 from curator.policy import Policy
-from curator.records.records import JobDebit, Question, RecordSource, RecordWindow
+from curator.records.records import (
+    JobDebit,
+    Question,
+    RecordSource,
+    RecordWindow,
+    TableQuestion,
+)
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
@@ -73,7 +79,7 @@ from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_consistent, check_opened
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.terms import PrivacyUnit
+from tacit.query.terms import Function, PrivacyUnit
 
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
@@ -237,6 +243,8 @@ class Contributor:
     ) -> tuple[Question | None, list[Task]]:
         """The question of a federated job, and the tasks left to answer it; all wait while the
         question cannot be fetched."""
+        if descriptor.query.function is Function.TABLE:
+            return TableQuestion(), tasks
         if self._steps is None or not tasks:
             return None, tasks
         try:

@@ -38,7 +38,6 @@ from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
 from tacit.encoders.counts import NoSuchPaths, PathSpends
 from tacit.encoders.sums import RecordSum
 from tacit.protocol.federation import (
-    ALWAYS,
     FederatedStep,
     ItemTable,
     JobTerms,
@@ -47,6 +46,7 @@ from tacit.protocol.federation import (
     step_of,
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.query.fields import ALWAYS
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit, Stance
 from tacit.randomness import SEED_BYTES

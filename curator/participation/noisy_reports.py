@@ -48,9 +48,10 @@ from tacit.accounting import amounts as accounting
 from tacit.accounting.amounts import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
 from tacit.encoders.sums import OF_ITEMS, Cost, Encoding, EncodingRefused, read_encoding
-from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
+from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.protocol.round.agreement import DescriptorRefused, check_opened
+from tacit.query.fields import ALWAYS
 from tacit.query.functions import whole
 from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SecureRandom

@@ -26,12 +26,13 @@ from curator.store import records as item_store
 from curator.store import records as store
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
-from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded, moved
-from tacit.protocol.federation import ALWAYS, FederatedColumn, RegisterStatistic, StatisticKind
-from tacit.query.fields import Window
-from tacit.query.functions import Encoded, whole
+from tacit.encoders.sums import RowSum, encoded, moved
+from tacit.protocol.federation import FederatedColumn, RegisterStatistic, StatisticKind
+from tacit.query.fields import ALWAYS, Window
+from tacit.query.functions import Encoded, Readings, encode, whole
 from tacit.query.query import Query
-from tacit.query.terms import Identifier
+from tacit.query.tables import cells_of
+from tacit.query.terms import MOST_RECORDS, Identifier
 from tacit.randomness import SecureRandom
 from tacit.records import text_files
 from tacit.records.item_files import microseconds
@@ -52,27 +53,67 @@ Name = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 
 
 class RecordTable(WireModel):
-    """A curator's table, in place of the one before. Numbers only."""
+    """A curator's table, in place of the one before. A column has numbers, or texts: codes."""
 
     curator: Identifier
     columns: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
-    rows: Annotated[tuple[tuple[float, ...], ...], Field(max_length=MOST_ROWS)]
+    rows: Annotated[tuple[tuple[float | str, ...], ...], Field(max_length=MOST_ROWS)]
 
 
-def checked(table: RecordTable) -> Floats:
-    """The rows as an array (n, columns). Raises BadRecords, MalformedRow."""
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows as numbers, `values` (n, columns). `codes`: the texts of each column that has texts,
+    sorted, whose values are places among them."""
+
+    columns: tuple[str, ...]
+    values: Floats
+    codes: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(
+        cls, columns: tuple[str, ...], rows: Sequence[Sequence[float | str]], coded: set[str]
+    ) -> Records:
+        """`coded`: the columns that have texts, in every row."""
+        values = np.zeros((len(rows), len(columns)))
+        codes = {}
+        for place, name in enumerate(columns):
+            cells: list[Any] = [row[place] for row in rows]
+            if name in coded:
+                codes[name] = tuple(sorted(set(cells)))
+                place_of = {text: number for number, text in enumerate(codes[name])}
+                cells = [place_of[text] for text in cells]
+            values[:, place] = cells
+        return cls(columns, values, codes)
+
+
+def checked(table: RecordTable) -> Records:
+    """The rows of a JSON table. Raises BadRecords, MalformedRow."""
     _check_columns(table.columns)
     width = len(table.columns)
-    for number, row in enumerate(table.rows):
+    first = table.rows[0] if table.rows else ()
+    coded = {
+        name for name, cell in zip(table.columns, first, strict=False) if isinstance(cell, str)
+    }
+    for number, row in enumerate(table.rows, 1):
         if len(row) != width:
-            raise MalformedRow(f"row {number + 1} has another number of columns", pointer="/rows")
-    return np.array(table.rows, np.float64).reshape(len(table.rows), width)
+            raise MalformedRow(f"row {number} has another number of columns", pointer="/rows")
+        for name, cell in zip(table.columns, row, strict=True):
+            if isinstance(cell, str) != (name in coded):
+                reason = f"row {number}: a column has numbers, or texts, in every row"
+                raise MalformedRow(reason, pointer="/rows", extra={"column": name})
+            if isinstance(cell, str) and len(cell) > MOST_CHARACTERS:
+                raise MalformedRow(f"row {number}: {_TOO_LONG}", pointer="/rows")
+    return Records.of(table.columns, table.rows, coded)
 
 
-def read_csv(content: bytes) -> tuple[tuple[str, ...], Floats]:
-    """Columns and rows of a CSV file with a header. Raises BadRecords, MalformedRow; a value of the
-    data is in no message. `row`: the line of the file where the row begins."""
-    rows: list[list[float]] = []
+_TOO_LONG: Final = f"a text has at most {MOST_CHARACTERS} characters"
+
+
+def read_csv(content: bytes, coded: Sequence[str] = ()) -> Records:
+    """Columns and rows of a CSV file with a header; `coded`: the columns of texts, the others have
+    numbers. Raises BadRecords, MalformedRow; a value of the data is in no message. `row`: the line
+    of the file where the row begins."""
+    rows: list[list[float | str]] = []
     lines = text_files.rows(io.BytesIO(content))
     try:
         columns = tuple(name.strip() for name in next(lines)[1])
@@ -81,23 +122,32 @@ def read_csv(content: bytes) -> tuple[tuple[str, ...], Floats]:
     except text_files.MalformedRow as error:
         raise _malformed(error) from None
     _check_columns(columns)
+    if not set(coded) <= set(columns):
+        raise BadRecords("a column of texts is not in the header", pointer="/codes")
     try:
         for line, cells in lines:
             if cells == [""]:
                 continue
             if len(rows) == MOST_ROWS:
                 raise BadRecords(f"a table has at most {MOST_ROWS} rows")
-            rows.append(_numbers(cells, columns, line))
+            rows.append(_row(cells, columns, coded, line))
     except text_files.MalformedRow as error:
         raise _malformed(error) from None
-    return columns, np.array(rows, np.float64).reshape(len(rows), len(columns))
+    return Records.of(columns, rows, set(coded))
 
 
-def _numbers(cells: Sequence[str], columns: Sequence[str], line: int) -> list[float]:
+def _row(
+    cells: Sequence[str], columns: Sequence[str], coded: Sequence[str], line: int
+) -> list[float | str]:
     if len(cells) != len(columns):
         raise text_files.MalformedRow(line, "another number of cells than columns")
-    values = []
+    values: list[float | str] = []
     for name, text in zip(columns, cells, strict=True):
+        if name in coded:
+            if len(text.strip()) > MOST_CHARACTERS:
+                raise text_files.MalformedRow(line, _TOO_LONG, name)
+            values.append(text.strip())
+            continue
         try:
             values.append(text_files.number(text))
         except ValueError as error:
@@ -133,9 +183,8 @@ async def load_rows(
     if names:
         found = {}
         for table in await store.tables(transaction, keys, until):
-            if set(names) <= set(table.columns):
-                places = [table.columns.index(name) for name in names]
-                found[table.curator] = table.values[:, places]
+            if (rows := table.numbers(names)) is not None:
+                found[table.curator] = rows
         return found
     parts = [
         await _statistic(transaction, column, window, keys)
@@ -366,6 +415,71 @@ class ItemQuestion:
         values = self.asked.total(lists)[None, :].astype(np.int64)
         used = np.array([lists.count], np.int64)
         return Encoded(values, used, np.zeros(1, np.int64), whole(1))
+
+
+@dataclass(frozen=True, eq=False)
+class TableQuestion:
+    """A `table` over a curator's own records, the first `max_readings` rows of its table. A curator
+    whose table lacks a column, or has numbers where texts are asked for, adds zeros."""
+
+    debit: JobDebit | None = None
+
+    async def load(
+        self,
+        transaction: Transaction,
+        query: Query,
+        window: Window,  # noqa: ARG002
+        keys: tuple[int, int],
+    ) -> dict[int, Readings]:
+        """The records of each, with the cell of each record."""
+        assert query.columns is not None
+        asked = [column.name for column in query.columns]
+        found = {}
+        for table in await store.tables(transaction, keys):
+            if not set(asked) <= set(table.columns):
+                continue
+            amounts = np.zeros(len(table.values))
+            if query.measure is not None:
+                measured = table.numbers([query.measure])
+                if measured is None:
+                    continue
+                amounts = measured[:, 0]
+            places = [
+                column.places(table.of(column.name), table.codes.get(column.name))
+                for column in query.columns
+            ]
+            owner = np.zeros(len(table.values), np.int64)
+            quantity = _in_nano_units(query, amounts)
+            found[table.curator] = Readings(1, owner, quantity, cells_of(query.columns, places))
+        return found
+
+    def measured(self, records: Mapping[int, Readings]) -> Mapping[int, Ints]:  # noqa: ARG002
+        """No record is omitted for what it adds."""
+        return {}
+
+    async def admitted(
+        self,
+        transaction: Transaction,  # noqa: ARG002
+        query: Query,  # noqa: ARG002
+        records: Mapping[int, Readings],
+        by_key: Mapping[int, Ints],  # noqa: ARG002
+    ) -> Mapping[int, Readings]:
+        """All of them."""
+        return records
+
+    def encoded(self, query: Query, records: Readings | None) -> Encoded:
+        """The cells of one curator."""
+        none = np.zeros(0, np.int64)
+        return encode(query, Readings(1, none, none, none) if records is None else records)
+
+
+def _in_nano_units(query: Query, amounts: Floats) -> Ints:
+    """Numbers of the query's unit, moved to just beyond its bounds where they are outside."""
+    low, high = (float(bound) for bound in query.bounds)
+    step = float(query.resolution)
+    nano = float(UNITS[query.unit].factor * NANO)
+    near: Floats = np.clip(amounts, low - step, high + step)
+    return np.rint(near * nano).astype(np.int64)
 
 
 async def _counted(

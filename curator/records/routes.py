@@ -36,6 +36,12 @@ CuratorName = Annotated[
 ]
 
 
+CodedColumns = Annotated[
+    tuple[str, ...],
+    Parameter(description="Columns of a CSV body that have texts (JSON shows it itself)."),
+]
+
+
 router = api_router("records")
 
 
@@ -50,22 +56,25 @@ async def put_records(
     database: DatabasePart,
     clock: ClockPart,
     curator: CuratorName = None,
+    codes: CodedColumns = (),
 ) -> KeptTable:
     form, body = content_type(request), await request.body()
     if form == CSV:
         if curator is None:
             raise BadRecords("name the curator", pointer="/curator")
-        columns, values = await asyncio.to_thread(read_csv, body)
+        records = await asyncio.to_thread(read_csv, body, codes)
     elif form == JSON:
         table = parse_json(body, RecordTable)
-        curator, columns = table.curator, table.columns
-        values = await asyncio.to_thread(checked, table)
+        curator = table.curator
+        records = await asyncio.to_thread(checked, table)
     else:
         raise UnsupportedForm(extra={"supported": [CSV, JSON]})
     async with database.begin(large=True) as transaction:
         row, _ = await statement.find(transaction, curator, caller)
-        await store.put_table(transaction, row.key, columns, values, clock.now())
-    return KeptTable(curator=row.id, columns=list(columns), rows=len(values))
+        await store.put_table(
+            transaction, row.key, records.columns, records.values, records.codes, clock.now()
+        )
+    return KeptTable(curator=row.id, columns=list(records.columns), rows=len(records.values))
 
 
 @router.get(

@@ -26,15 +26,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class StoredTable:
-    """A curator's table: values (n, columns)."""
+    """A curator's table: values (n, columns). `codes`: the texts of each column that has texts,
+    whose values are places among them."""
 
     curator: int
     columns: tuple[str, ...]
     values: Floats
+    codes: Mapping[str, tuple[str, ...]]
+
+    def of(self, name: str) -> Floats:
+        """A column (n,), numbers or places among its texts."""
+        return self.values[:, self.columns.index(name)]
+
+    def numbers(self, names: Sequence[str]) -> Floats | None:
+        """Columns of numbers (n, names); None where it lacks one."""
+        if not set(names) <= set(self.columns) - set(self.codes):
+            return None
+        return self.values[:, [self.columns.index(name) for name in names]]
 
 
 async def put_table(
-    transaction: Transaction, curator: int, columns: Sequence[str], values: Floats, now: datetime
+    transaction: Transaction,
+    curator: int,
+    columns: Sequence[str],
+    values: Floats,
+    codes: Mapping[str, Sequence[str]],
+    now: datetime,
 ) -> None:
     """Store a curator's table in place of the one before."""
     await drop_table(transaction, curator)
@@ -42,6 +59,7 @@ async def put_table(
         insert(record_tables).values(
             curator=curator,
             columns=json.dumps(list(columns)),
+            codes=json.dumps({name: list(texts) for name, texts in codes.items()}),
             rows=len(values),
             content=np.ascontiguousarray(values, "<f8").tobytes(),
             stored=now,
@@ -80,7 +98,8 @@ async def tables(
 def _table(row: Any) -> StoredTable:
     columns = tuple(json.loads(row.columns))
     values = np.frombuffer(row.content, "<f8").reshape(row.rows, len(columns))
-    return StoredTable(row.curator, columns, values.astype(np.float64))
+    codes = {name: tuple(texts) for name, texts in json.loads(row.codes).items()}
+    return StoredTable(row.curator, columns, values.astype(np.float64), codes)
 
 
 # --- federated jobs ------------------------------------------------------------------------------

@@ -334,6 +334,7 @@ record_tables = Table(
     metadata,
     Column("curator", Integer, ForeignKey("curator.key"), primary_key=True, autoincrement=False),
     Column("columns", Text, nullable=False),
+    Column("codes", Text, nullable=False),
     Column("rows", Integer, nullable=False),
     Column("content", LargeBinary, nullable=False),
     Column("stored", Instant, nullable=False),

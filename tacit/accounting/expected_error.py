@@ -79,7 +79,8 @@ def roundings(query: Query, participants: int) -> tuple[Rounding, ...]:
     """The rounding of each part of a total over this many curators with `max_readings` readings
     each, in the order of `parts`."""
     count = participants * query.max_readings
-    blocks = iter(vector_blocks(query) if query.function is Function.VECTOR_SUM else ())
+    vectors = (Function.VECTOR_SUM, Function.TABLE)
+    blocks = iter(vector_blocks(query) if query.function in vectors else ())
     found = []
     for part in parts(query):
         match part.linear:
@@ -246,6 +247,26 @@ def all_draws(query: Query, participants: int, index: int) -> Layers:
         elif plan is not None and plan.probability > 0:
             layers.append(Draws(plan.scales[index], count, plan.weight, plan.probability))
     return tuple(gaussians) or tuple(layers)
+
+
+def added_up(layers: Layers, coordinates: int) -> Layers:
+    """The noise of the sum of this many coordinates of a part: each has draws of its own.
+
+    Where a coin decides for all coordinates of a party at once, all parties are taken to draw: that
+    is at least as wide, as one more symmetric unimodal summand never narrows such a law.
+    """
+    if coordinates == 1:
+        return layers
+    laplaces = _laplaces(layers)
+    if laplaces is None:
+        return tuple(
+            GaussianDraws(coordinates * layer.variance, layer.weight)
+            for layer in layers
+            if isinstance(layer, GaussianDraws)
+        )
+    return tuple(
+        Draws(layer.scale, coordinates * layer.parties, layer.weight) for layer in laplaces
+    )
 
 
 def forecast(query: Query, participants: int) -> tuple[PartError, ...]:

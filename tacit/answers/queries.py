@@ -9,6 +9,7 @@ from tacit.answers.rounds import RoundHead, Span
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
+from tacit.query.tables import TableColumn
 from tacit.report.model import PrivacyReport
 
 
@@ -30,7 +31,8 @@ class RoundCompleteness(Answer):
 
 class RoundResult(Answer):
     """A released result with its report. `result` has a decimal text or a list of them for each
-    part; null where there is no figure, and `reason` then states why."""
+    part; null where there is no figure, and `reason` then states why. `columns`: of a table, whose
+    cells are in row-major order."""
 
     format: Literal["tacit.round-result/1"]
     round: str
@@ -40,6 +42,7 @@ class RoundResult(Answer):
     window: Span
     participants: int
     completeness: RoundCompleteness
+    columns: list[TableColumn] | None = None
     result: dict[str, Figure | list[Figure] | None]
     report: PrivacyReport
 

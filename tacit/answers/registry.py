@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tacit.answers.base import Answer, Figure, Octets, Time
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 
 
 class CoordinatorIdentity(Answer):

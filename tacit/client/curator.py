@@ -56,11 +56,29 @@ def _import_progress(import_id: str) -> Steps[answers.curator.ImportedReadings]:
 
 
 def _put_records(
-    curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
+    curator: str, columns: Sequence[str], rows: Sequence[Sequence[float | str]]
 ) -> Steps[answers.curator.KeptTable]:
-    """Give a curator its own table of numbers, in place of the one before."""
+    """Give a curator its own table, in place of the one before; a column has numbers or texts."""
     body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
     return answer_of(answers.curator.KeptTable, repeatable("POST", "/v1/records", body))
+
+
+def _import_records(
+    curator: str, content: bytes, *, codes: Sequence[str] = ()
+) -> Steps[answers.curator.KeptTable]:
+    """Give a curator its own table, in place of the one before. content: a CSV file with a header;
+    codes: the columns that have texts."""
+    return answer_of(
+        answers.curator.KeptTable,
+        Request(
+            "POST",
+            "/v1/records",
+            content=content,
+            params={"curator": curator, "codes": list(codes)},
+            headers={"Content-Type": "text/csv"},
+            repeatable=True,
+        ),
+    )
 
 
 def _records(curator: str) -> Steps[answers.curator.KeptTable]:
@@ -293,6 +311,7 @@ class Records(Group[C]):
     """Tables, sequences and sets of a service's curators."""
 
     put = operation(_put_records)
+    import_file = operation(_import_records)
     get = operation(_records)
     delete = operation(_drop_records)
     put_items = operation(_put_items)

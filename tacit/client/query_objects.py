@@ -5,7 +5,7 @@ a query would cost.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
 from fractions import Fraction
 from html import escape
@@ -20,6 +20,7 @@ from tacit.query.terms import PRESENCE
 from tacit.report.comparison import compared_line
 from tacit.report.figures import of_a_hundred, short
 from tacit.report.model import Subject
+from tacit.report.tables import CellFigure, cell_figures, grid, records, text_lines
 from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
 
 # A privacy report as an object: in a few lines as text, in a notebook as a table. It has few fields
@@ -169,7 +170,7 @@ class Result(queries.RoundResult):
     def half_width(self) -> Decimal | None:
         """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
         where that is a list. What rounding adds: `report.accuracy`."""
-        listed = self.function in ("histogram", "vector_sum")
+        listed = self.function in ("histogram", "vector_sum", "table")
         return None if listed else self._half_width(self.function)
 
     @property
@@ -183,7 +184,10 @@ class Result(queries.RoundResult):
 
     def rows(self) -> list[dict[str, Any]]:
         """A record for each released figure: part, index in its list, value, low, high, unit. `low`
-        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
+        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself. Of a
+        table each cell and margin, with its category of each column, None for a sum over all."""
+        if self.columns is not None:
+            return records(self.columns, self.cells, self._unit("table"))
         found = []
         percentiles = self._percentiles()
         for name, value in self.figures.items():
@@ -207,14 +211,60 @@ class Result(queries.RoundResult):
                 )
         return found
 
+    @property
+    def cells(self) -> list[CellFigure]:
+        """The cells and margins of a table; of another result none."""
+        if self.columns is None:
+            return []
+        return cell_figures(self.columns, self["result"]["table"], self.report.get("error"))
+
+    def suppressed(self, least: int) -> list[CellFigure]:
+        """The cells and margins of a table of counts without noise, to be passed on: those from 1
+        to below `least` have no value, nor have further ones from which they could be computed.
+        Whoever may read the round has seen them all. Raises ValueError for another result or a
+        least below 2; TooManyFigures; MissingExtra without scipy."""
+        parts = (self.report.get("error") or {}).get("parts") or ()
+        counts = self.columns is not None and parts and parts[0]["rounding"]["bounds"] is None
+        if not counts or any(cell.half_width for cell in self.cells):
+            raise ValueError("only a table of counts without noise is suppressed")
+        if least < 2:
+            raise ValueError("the least count that is published is 2 or more")
+        # Loaded only here: few results are suppressed.
+        from tacit.report.suppression import suppressed_figures
+
+        assert self.columns is not None
+        cells = self.cells
+        hidden = suppressed_figures(self.columns, [int(cell.value or 0) for cell in cells], least)
+        return [
+            replace(cell, value=None) if own else cell
+            for cell, own in zip(cells, hidden.tolist(), strict=True)
+        ]
+
+    def top(self, count: int) -> list[dict[str, Any]]:
+        """The largest categories of a table of one column, as `rows` has them, largest first: a
+        choice among released figures, which costs nothing. Where intervals overlap, noise may have
+        changed the order. Raises ValueError for another result."""
+        if self.columns is None or len(self.columns) != 1:
+            raise ValueError("only a table of one column has largest categories")
+        *categories, _ = self.rows()
+        return sorted(categories, key=lambda row: -row["value"])[:count]
+
     def to_frame(self) -> Any:
         """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
         return frame(self.rows())
 
     def plot(self) -> Any:
-        """The released figures with their intervals, as a matplotlib figure. Raises
-        MissingExtra without matplotlib."""
-        return drawn(self.rows(), self.function.replace("_", " "))
+        """The released figures with their intervals, of a table its cells, as a matplotlib figure.
+        Raises MissingExtra without matplotlib."""
+        rows = self.rows()
+        if self.columns is not None:
+            named = zip(self.cells, rows, strict=True)
+            rows = [
+                {**row, "part": ", ".join(filter(None, cell.labels)), "index": None}
+                for cell, row in named
+                if None not in cell.labels
+            ]
+        return drawn(rows, self.function.replace("_", " "))
 
     @property
     def headline(self) -> str:
@@ -253,7 +303,8 @@ class Result(queries.RoundResult):
         return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
 
     def __str__(self) -> str:
-        return "\n".join([self.headline, *self.report.accuracy, str(self.report)])
+        cells = [] if self.columns is None else text_lines(grid(self.columns, self.cells))
+        return "\n".join([self.headline, *cells, *self.report.accuracy, str(self.report)])
 
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.headline)}</b></p>{self.report._repr_html_()}"

@@ -40,8 +40,9 @@ from tacit.encoders.dpbv_clustering import (
     unary_reports,
     words_per_value,
 )
-from tacit.encoders.sums import MOST_RECORDS, Cost, EncodingRefused, LedgerUnit
+from tacit.encoders.sums import Cost, EncodingRefused, LedgerUnit
 from tacit.protocol.federation import MOST_REPORT_BYTES, Report
+from tacit.query.terms import MOST_RECORDS
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact, parse_exact
 

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from tacit.protocol.federation import Report
 from tacit.query.functions import Encoded, Readings, encode, whole
 from tacit.query.query import Query
+from tacit.query.terms import MOST_RECORDS
 from tacit.randomness import NoiseSource
 from tacit.units import NANO
 from tacit.wire import format_exact
@@ -41,8 +42,6 @@ from tacit.wire import format_exact
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-MOST_RECORDS: Final = 1 << 16
-"""Records of one curator that count, for the privacy unit `record`; a table holds no more."""
 SWAP: Final = 2
 """How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
 MODULES: Final = {

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 from hashlib import sha256
@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, RoundId
-from tacit.query.fields import Collusion, Schedule, Window
+from tacit.query.fields import ALWAYS, Collusion, Schedule, Window
 from tacit.query.query import Query
 from tacit.query.terms import (
     MAX_AGGREGATORS,
@@ -38,9 +38,6 @@ from tacit.query.terms import (
 from tacit.units import UNITS
 from tacit.wire import Binary, Exact, Instant, WireModel, require
 
-ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
-"""The window of rows of a table: rows have no timestamps, so that all jobs overlap in a record's
-ledger. Of sequences and sets unless another one is given."""
 DESCRIPTOR_LABEL: Final = "tacit report collection"
 MOST_COLUMNS: Final = 256
 MOST_REPORT_BYTES: Final = 1 << 18

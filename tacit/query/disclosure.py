@@ -12,12 +12,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from tacit.errors import Conflict
-from tacit.query.query import Query
+from tacit.query.terms import MAX_CURATORS
+from tacit.wire import Exact, WireModel, format_exact, require
+
+if TYPE_CHECKING:
+    from tacit.query.query import Query
+
+
+class DisclosureRule(WireModel):
+    """What protects the members of a sum without noise: at least `min_participants` of them, and
+    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares).
+    `small_cells`: of a table, of which the recipient sees cells of few records, or of one."""
+
+    min_participants: Annotated[int, Field(ge=2, le=MAX_CURATORS)]
+    max_share: Exact | None = None
+    top: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 1
+    small_cells: Literal[True] | None = None
+
+    @field_validator("max_share")
+    @classmethod
+    def _below_one(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or 0 < value < 1, value, "must lie between 0 and 1")
+
+    def weaker_than(self, least: DisclosureRule) -> str | None:
+        """Why this rule does not imply another; None if it does."""
+        if self.min_participants < least.min_participants:
+            return f"at least {least.min_participants} participants are demanded"
+        if self.small_cells and not least.small_cells:
+            return "tables, whose cells may be of few records, are not agreed to (small_cells)"
+        if least.max_share is not None and (
+            self.max_share is None or self.max_share > least.max_share or self.top < least.top
+        ):
+            share = format_exact(least.max_share)
+            return f"the {least.top} largest may hold at most {share} of the sum"
+        return None
 
 
 class RuleNotMet(Conflict):

@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.query.terms import PrivacyUnit
+from tacit.wire import format_exact
 
 Ints = NDArray[np.int64]
 
@@ -330,3 +331,20 @@ def _truncate_wide(q: Ints, bound: int) -> tuple[Ints, NDArray[np.bool_]]:
 def headroom(n_max: int, largest: int, noise_tail: int, modulus: int) -> bool:
     """Whether no sum of `n_max` contributions plus noise can leave (-modulus/2, modulus/2)."""
     return 2 * (n_max * largest + noise_tail) < modulus
+
+
+def amounts(words: list[int], value: Fraction) -> list[str]:
+    """`format_exact(word * value)` of many words; a decimal value is scaled to an integer once."""
+    places = len(format_exact(value).partition(".")[2])
+    scaled = value * 10**places
+    if scaled.denominator != 1:
+        return [format_exact(word * value) for word in words]
+    factor = scaled.numerator
+    if places == 0:
+        return [str(word * factor) for word in words]
+    texts = []
+    for word in words:
+        digits = str(abs(word) * factor).rjust(places + 1, "0")
+        text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
+        texts.append(f"-{text}" if word < 0 else text)
+    return texts

@@ -7,18 +7,23 @@ so that a coordinator, an aggregator and a curator refuse the same things.
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from tacit.query.disclosure import DisclosureRule
+from tacit.query.tables import Columns, Label, named_columns
 from tacit.query.terms import (
     LONGEST_PART,
     LONGEST_VECTOR,
     MAX_AGGREGATORS,
     MAX_CURATORS,
     MAX_DIMENSION,
+    RECORDS,
+    Block,
     Completeness,
     Coordinates,
     Function,
@@ -32,6 +37,7 @@ from tacit.query.terms import (
     Sharing,
     Stance,
     Validity,
+    part_count,
 )
 from tacit.units import MAX_QUANTITY, NANO, UNITS, no_unit
 from tacit.wire import Exact, Instant, KeptModel, WireModel, format_exact, require
@@ -42,46 +48,6 @@ class Collusion(WireModel):
 
     curators: Annotated[int, Field(ge=0, le=MAX_CURATORS)] = 0
     aggregators: Annotated[int, Field(ge=0, le=MAX_AGGREGATORS)] = 0
-
-
-class Block(WireModel):
-    """One part of a vector sum, with its own resolution, bound and part of epsilon."""
-
-    name: Identifier
-    dimension: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)]
-    l1_bound: Exact
-    resolution: Exact
-    window_bound: Exact | None = None
-
-    @field_validator("l1_bound", "resolution", "window_bound")
-    @classmethod
-    def _positive(cls, value: Fraction | None) -> Fraction | None:
-        return require(value is None or value > 0, value, "must be above 0")
-
-
-class DisclosureRule(WireModel):
-    """What protects the members of a sum without noise: at least `min_participants` of them, and
-    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares)."""
-
-    min_participants: Annotated[int, Field(ge=2, le=MAX_CURATORS)]
-    max_share: Exact | None = None
-    top: Annotated[int, Field(ge=1, le=MAX_CURATORS)] = 1
-
-    @field_validator("max_share")
-    @classmethod
-    def _below_one(cls, value: Fraction | None) -> Fraction | None:
-        return require(value is None or 0 < value < 1, value, "must lie between 0 and 1")
-
-    def weaker_than(self, least: DisclosureRule) -> str | None:
-        """Why this rule does not imply another; None if it does."""
-        if self.min_participants < least.min_participants:
-            return f"at least {least.min_participants} participants are demanded"
-        if least.max_share is not None and (
-            self.max_share is None or self.max_share > least.max_share or self.top < least.top
-        ):
-            share = format_exact(least.max_share)
-            return f"the {least.top} largest may hold at most {share} of the sum"
-        return None
 
 
 class Window(WireModel):
@@ -95,6 +61,11 @@ class Window(WireModel):
     def _after_start(cls, end: Any, info: ValidationInfo) -> Any:
         start = info.data.get("start")
         return require(start is None or end > start, end, "must be after start")
+
+
+ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
+"""The window of rows of a table: rows have no timestamps, so that all questions about them overlap
+in a record's ledger. Of sequences and sets unless another one is given."""
 
 
 class Schedule(WireModel):
@@ -128,6 +99,8 @@ class QueryFields(KeptModel):
     max_readings: Annotated[int, Field(ge=1, le=1_000_000)]
     resolution: Exact
     edges: tuple[Exact, ...] | None = None
+    columns: Columns | None = None
+    measure: Label | None = None
     percentiles: Annotated[tuple[Exact, ...], Field(min_length=1, max_length=99)] | None = None
     dimension: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)] | None = None
     l1_bound: Exact | None = None
@@ -174,6 +147,14 @@ class QueryFields(KeptModel):
         """Of few fields, those that mostly differ: caches ask for it again and again."""
         return hash((self.name, self.group, self.n_max, self.epsilon or self.epsilon_u or self.rho))
 
+    @field_validator("register_name")
+    @classmethod
+    def _records_of_a_table(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("function") is not Function.TABLE:
+            return value
+        default = value in (RECORDS, cls.model_fields["register_name"].default)
+        return require(default, RECORDS, "a table is of records, not of a register: leave it out")
+
     @field_validator("unit")
     @classmethod
     def _known_unit(cls, unit: str) -> str:
@@ -207,6 +188,25 @@ class QueryFields(KeptModel):
         require(len(edges) <= MAX_DIMENSION, None, f"at most {MAX_DIMENSION} edges")
         require(all(a < b for a, b in pairwise(edges)), edges, "must rise strictly")
         return require(_storable(edges, info), edges, "no reading can be as large as an edge")
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _columns_by_name(cls, value: Any) -> Any:
+        return named_columns(value)
+
+    @field_validator("columns", "measure")
+    @classmethod
+    def _of_a_table(cls, value: Any, info: ValidationInfo) -> Any:
+        if "function" not in info.data:  # that error is reported already
+            return value
+        if info.data["function"] is not Function.TABLE:
+            return require(value is None, value, "only a table has this")
+        if info.field_name == "columns":
+            if not value:
+                return require(False, value, 'a table needs columns, such as {"sex": ["f", "m"]}')
+            names = {column.name for column in value}
+            return require(len(names) == len(value), value, "column names must differ")
+        return value
 
     @field_validator("percentiles")
     @classmethod
@@ -268,7 +268,8 @@ class QueryFields(KeptModel):
     @field_validator("stance")
     @classmethod
     def _provable_stance(cls, value: Stance, info: ValidationInfo) -> Stance:
-        paper = value is Stance.PAPER
+        paper, table = value is Stance.PAPER, info.data.get("function") is Function.TABLE
+        require(not (paper and table), value, "a table needs stance sound: no source has one")
         require(
             not (paper and _proved(info)),
             value,
@@ -480,9 +481,20 @@ class QueryFields(KeptModel):
             value >= info.data.get("min_participants", 1), value, "must reach min_participants"
         )
 
+    @field_validator("window")
+    @classmethod
+    def _rows_have_no_time(cls, value: Window | None, info: ValidationInfo) -> Window | None:
+        if info.data.get("function") is not Function.TABLE:
+            return value
+        return require(
+            value in (None, ALWAYS), ALWAYS, "rows of a table have no time: leave it out"
+        )
+
     @field_validator("schedule")
     @classmethod
     def _window_or_schedule(cls, value: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        table = info.data.get("function") is Function.TABLE
+        require(value is None or not table, value, "rows of a table have no time: open its rounds")
         both = value is not None and info.data.get("window") is not None
         return require(not both, value, "give a window or a schedule, not both")
 
@@ -510,6 +522,8 @@ class QueryFields(KeptModel):
         if value is None:
             wanted = 'mechanism exact needs one, such as {"min_participants": 15}'
             return require(not exact, value, wanted)
+        seen = (data["function"] is Function.TABLE) == (value.small_cells is True)
+        require(seen, value, "a table, and no other function, has small_cells: true")
         fewest = data["min_participants"]
         require(
             fewest >= value.min_participants,
@@ -526,6 +540,8 @@ class QueryFields(KeptModel):
     @field_validator("job")
     @classmethod
     def _records_are_no_readings(cls, value: str | None, info: ValidationInfo) -> str | None:
+        table = info.data.get("function") is Function.TABLE
+        require(value is None or not table, value, "a table is no step of a job")
         gaussian = info.data.get("noise") is Noise.GAUSSIAN
         require(value is None or not gaussian, value, "a job's steps have no gaussian noise")
         counted = info.data.get("completeness") is not None
@@ -580,23 +596,3 @@ _EPSILONS: dict[Mechanism, frozenset[str]] = {
     Mechanism.DISTRIBUTED: frozenset({"epsilon"}),
     Mechanism.EXACT: frozenset(),
 }
-
-
-def part_count(
-    function: Function,
-    blocks: tuple[Block, ...] | None = None,
-    completeness: Completeness | None = None,
-) -> int:
-    """How many parts epsilon is split into: one for each coordinate group of the function, and one
-    for the count of curators with readings."""
-    return _function_parts(function, blocks) + (completeness is not None)
-
-
-def _function_parts(function: Function, blocks: tuple[Block, ...] | None) -> int:
-    if function is Function.MEAN:
-        return 2
-    if function is Function.VARIANCE:
-        return 3
-    if function is Function.VECTOR_SUM and blocks:
-        return len(blocks)
-    return 1

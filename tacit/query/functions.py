@@ -1,4 +1,4 @@
-"""The six functions: what a curator sums over its readings, and what the opened total means.
+"""The seven functions: what a curator sums over its readings, and what the opened total means.
 
 Each is a linear sum of a per-curator integer vector f(x) (spec: aggregation, section 2). The vector
 is made of *parts*, groups of coordinates with one ring unit, one sensitivity and one share of
@@ -6,6 +6,7 @@ epsilon each:
 
     sum: [sum]              mean: [centred sum, count]    variance: [centred sum, squares, count]
     count: [count]          histogram: [bins]             vector_sum: [vector] or its blocks
+    table: [cells], of which each counts records, or adds up a measure of theirs
 
 A query that asks for its completeness has one part more, the last: 1 for a curator with a reading.
 
@@ -33,6 +34,7 @@ from tacit.query.encoding import (
     Linear,
     Norm,
     WindowBound,
+    amounts,
     clamp,
     per_reading,
     quantise,
@@ -40,9 +42,10 @@ from tacit.query.encoding import (
     round_half_even,
     truncate_to_l1,
 )
-from tacit.query.fields import QueryFields, part_count
+from tacit.query.fields import QueryFields
 from tacit.query.percentiles import percentile_name, percentile_of
-from tacit.query.terms import PRESENCE, Coordinates, Function, Noise
+from tacit.query.tables import OUTSIDE, cells
+from tacit.query.terms import MOST_RECORDS, PRESENCE, Coordinates, Function, Noise, part_count
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact
 
@@ -91,7 +94,7 @@ class Readings:
 
     `curator`: (r,) index 0..count-1 of each reading's curator. `quantity`: (r,) nano-units of the
     base unit, or (r, d) where a reading is a vector. `offset`: (r,) position in the window, in
-    [0, 1) scaled to 2^32, needed by slots only.
+    [0, 1) scaled to 2^32, needed by slots only; of a table's records the cell of each, or OUTSIDE.
     """
 
     count: int
@@ -193,7 +196,8 @@ def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Par
             dimension,
             0 if block is None else block.l1_bound,
             several=reads_vectors(query),
-            swap=not query.every_record,
+            # Of a table that counts all the records that there can be, none replaces another.
+            swap=not (query.every_record or (query.columns and query.max_readings >= MOST_RECORDS)),
         )
         window = _window_bound(query, value, block) if linear in _BOUNDED else None
         sensitivity, squared = _sensitivity(query, entries, window)
@@ -232,6 +236,13 @@ def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Par
             assert query.edges is not None
             bins = len(query.edges) - 1
             return (part("histogram", Linear.HISTOGRAM, shares[0], one, bins),)
+        case Function.TABLE:
+            assert query.columns is not None
+            size = cells(query.columns)
+            if query.measure is None:
+                return (part("table", Linear.HISTOGRAM, shares[0], one, size),)
+            (block,) = vector_blocks(query)
+            return (part("table", Linear.VECTOR, shares[0], unit, size, block),)
         case Function.VECTOR_SUM:
             names = [block.name for block in query.blocks] if query.blocks else ["vector"]
             return tuple(
@@ -291,7 +302,11 @@ class VectorBlock:
 
 
 def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
-    """The blocks of a vector sum; one without blocks is one block."""
+    """The blocks of a vector sum; one without blocks is one block, and so is a table of sums, of
+    which a record fills one cell."""
+    if query.columns is not None:
+        own = reading_rule(query).bounds
+        return (VectorBlock(cells(query.columns), query.resolution, own, own.largest),)
     if not query.blocks:
         assert query.dimension is not None
         rule = reading_rule(query)
@@ -424,6 +439,8 @@ def _added(query: QueryFields, kept: Readings) -> tuple[_Added, ...]:
             return (_Added(one, outside, column),)
         case Function.VECTOR_SUM if query.coordinates is Coordinates.VALUES:
             return _blocks(query, quantity)
+        case Function.TABLE if query.measure is None:
+            return (_in_cells(one, none, kept.offset),)
     _need_columns(quantity, None)
     rule = reading_rule(query)
     q, clamped = clamp(quantise(quantity, rule.resolution, rule.centre), rule.bounds)
@@ -434,6 +451,8 @@ def _added(query: QueryFields, kept: Readings) -> tuple[_Added, ...]:
             return _Added(q, clamped), _Added(one, none)
         case Function.VARIANCE:
             return _Added(q, clamped), _Added(q * q, none), _Added(one, none)
+        case Function.TABLE:
+            return (_in_cells(q, clamped, kept.offset),)
     return (_slots(query, q, clamped, kept.offset),)
 
 
@@ -446,6 +465,12 @@ def _bins(query: QueryFields, quantity: Ints) -> tuple[NDArray[np.int64], NDArra
     last = math.floor(query.edges[-1] * nano)
     column = np.searchsorted(edges[1:-1], quantity, side="right")
     return column.astype(np.int64, copy=False), (quantity < edges[0]) | (quantity > last)
+
+
+def _in_cells(amount: Ints, clamped: NDArray[np.bool_], cell: NDArray[np.int64]) -> _Added:
+    """Each record adds to its cell; one of no cell adds nothing, and its owner is told."""
+    outside = cell == OUTSIDE
+    return _Added(np.where(outside, 0, amount), clamped | outside, np.where(outside, 0, cell))
 
 
 def _slots(
@@ -511,7 +536,7 @@ def decode(query: QueryFields, total: Ints) -> dict[str, Any]:
 
 
 def _decoded(query: QueryFields, total: Ints) -> dict[str, Any]:
-    if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
+    if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM, Function.TABLE):
         return {**_vectors(query, total), **_percentiles(query, total)}
     groups = {
         part.name: int(word) * part.value for part, word in zip(parts(query), total, strict=True)
@@ -543,7 +568,7 @@ def _vectors(query: QueryFields, total: Ints) -> dict[str, Any]:
     answer, start = {}, 0
     for part in parts(query):
         words = total[start : start + part.dimension].tolist()
-        answer[part.name] = _amounts(words, part.value)
+        answer[part.name] = amounts(words, part.value)
         start += part.dimension
     return answer
 
@@ -560,23 +585,6 @@ def _percentiles(query: QueryFields, total: Ints) -> dict[str, str | None]:
     if sum(counts) < 1:
         answer["reason"] = TOO_FEW
     return answer
-
-
-def _amounts(words: list[int], value: Fraction) -> list[str]:
-    """`format_exact(word * value)` of many words; a decimal value is scaled to an integer once."""
-    places = len(format_exact(value).partition(".")[2])
-    scaled = value * 10**places
-    if scaled.denominator != 1:
-        return [format_exact(word * value) for word in words]
-    factor = scaled.numerator
-    if places == 0:
-        return [str(word * factor) for word in words]
-    texts = []
-    for word in words:
-        digits = str(abs(word) * factor).rjust(places + 1, "0")
-        text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
-        texts.append(f"-{text}" if word < 0 else text)
-    return texts
 
 
 def _rounded(value: Fraction, places: int = 12) -> str:

@@ -37,6 +37,7 @@ from tacit.noise.vector import gaussian, polya_shares, probabilistic_laplace
 from tacit.query.encoding import Linear, headroom
 from tacit.query.fields import RHO_STEPS, QueryFields
 from tacit.query.functions import parts
+from tacit.query.tables import cells
 from tacit.query.terms import (
     MAX_DIMENSION,
     Function,
@@ -203,6 +204,9 @@ _OF_RESOLUTION: Final = (Linear.SUM, Linear.SQUARES, Linear.VECTOR)
 
 def _long_vector(query: QueryFields) -> tuple[str, str] | None:
     """The field to blame if a vector is longer than its noise and bounds allow."""
+    if query.columns is not None:
+        many = cells(query.columns) > MAX_DIMENSION
+        return ("columns", f"a table has at most {MAX_DIMENSION} cells") if many else None
     bounds = [block.window_bound for block in query.blocks or ()] or [query.window_bound]
     bounded = None not in bounds
     total = sum(part.dimension for part in parts(query))
@@ -230,7 +234,8 @@ def _window_problem(query: QueryFields) -> tuple[str, str] | None:
 
 def _too_coarse(query: QueryFields) -> str | None:
     """The field to blame if the resolution is larger than a bound that readings are clamped to."""
-    if query.function in (Function.COUNT, Function.HISTOGRAM):
+    counts = query.function is Function.TABLE and query.measure is None
+    if counts or query.function in (Function.COUNT, Function.HISTOGRAM):
         return None
     low, high = query.bounds
     centred = query.function in (Function.MEAN, Function.VARIANCE)

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from tacit.crypto.sealing import spans
-from tacit.query.encoding import Norm
+from tacit.query.encoding import Linear, Norm
 from tacit.query.fields import QueryFields
 from tacit.query.functions import Part, parts, reading_rule, vector_blocks
 from tacit.query.mechanisms import LaplacePlan, clamped_tail, curator_plan
@@ -160,7 +160,11 @@ def proof_problem(query: QueryFields) -> tuple[str, str] | None:
         return grain, f"{reason}: choose it coarser, or fewer max_readings"
     plan = proof_plan(query)
     if plan.of(plan.largest_part).share_bytes(0) > PLAINTEXT_LIMIT:
-        wide = {Function.HISTOGRAM: "edges", Function.VECTOR_SUM: "dimension"}
+        wide = {
+            Function.HISTOGRAM: "edges",
+            Function.TABLE: "columns",
+            Function.VECTOR_SUM: "dimension",
+        }
         field = grain if query.blocks else wide[query.function]
         if part_length(query) > PART_LENGTH:
             return "part_length", "a proof for this many curators passes 16 MiB"
@@ -246,7 +250,7 @@ def _function(
 ) -> ProvedFunction:
     """`bounds`: T of each part, or ()."""
     groups = parts(query)
-    if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
+    if query.function in (Function.HISTOGRAM, Function.TABLE, Function.VECTOR_SUM):
         per_coordinate = _per_coordinate(groups, bounds)
         largest = _blocks(query, part_length(query))
         return ProvedVector(_blocks(query, curators), per_coordinate, arithmetic, largest)
@@ -290,9 +294,9 @@ def _blocks(query: QueryFields, curators: int) -> tuple[Block, ...]:
     """With a bound on windows a part of n' curators is within n' times of it (by the triangle
     inequality), and so is each of its entries."""
     readings = query.max_readings * curators
-    if query.function is Function.HISTOGRAM:
-        assert query.edges is not None
-        found = [Block(len(query.edges) - 1, readings, readings)]
+    first = parts(query)[0]
+    if first.linear is Linear.HISTOGRAM:
+        found = [Block(first.dimension, readings, readings)]
     else:
         found = []
         for block, part in zip(vector_blocks(query), parts(query), strict=False):

@@ -1,11 +1,17 @@
-"""The words of a query: enumerations, identifiers and limits. Spec: aggregation, section 2."""
+"""The words of a query: enumerations, identifiers, limits, and the blocks of a vector.
+
+Spec: aggregation, section 2.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from fractions import Fraction
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
+
+from tacit.wire import Exact, WireModel, require
 
 IDENTIFIER: Final = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 IDENTIFIER_RULE: Final = (
@@ -32,6 +38,12 @@ LONGEST_PART: Final = 262_144
 """Roster numbers in one part of a host in a proved round, at most."""
 
 
+MOST_RECORDS: Final = 1 << 16
+"""Records that a curator's table holds, at most: more of them count in no query."""
+
+RECORDS: Final = "records"
+"""The register of queries over curators' own records."""
+
 PRESENCE: Final = "curators_with_readings"
 """The part of a result that counts the curators with readings."""
 
@@ -43,6 +55,7 @@ class Function(StrEnum):
     VARIANCE = "variance"
     HISTOGRAM = "histogram"
     VECTOR_SUM = "vector_sum"
+    TABLE = "table"
 
 
 class Mechanism(StrEnum):
@@ -99,3 +112,38 @@ class Coordinates(StrEnum):
 
     SLOTS = "slots"
     VALUES = "values"
+
+
+class Block(WireModel):
+    """One part of a vector sum, with its own resolution, bound and part of epsilon."""
+
+    name: Identifier
+    dimension: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)]
+    l1_bound: Exact
+    resolution: Exact
+    window_bound: Exact | None = None
+
+    @field_validator("l1_bound", "resolution", "window_bound")
+    @classmethod
+    def _positive(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or value > 0, value, "must be above 0")
+
+
+def part_count(
+    function: Function,
+    blocks: tuple[Block, ...] | None = None,
+    completeness: Completeness | None = None,
+) -> int:
+    """How many parts epsilon is split into: one for each coordinate group of the function, and one
+    for the count of curators with readings."""
+    return _function_parts(function, blocks) + (completeness is not None)
+
+
+def _function_parts(function: Function, blocks: tuple[Block, ...] | None) -> int:
+    if function is Function.MEAN:
+        return 2
+    if function is Function.VARIANCE:
+        return 3
+    if function is Function.VECTOR_SUM and blocks:
+        return len(blocks)
+    return 1

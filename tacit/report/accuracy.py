@@ -19,6 +19,7 @@ from tacit.accounting.expected_error import (
     PartError,
     Rounding,
     absolute_quantiles,
+    added_up,
     all_draws,
     averages,
     forecast,
@@ -33,6 +34,7 @@ from tacit.query.percentiles import (
     rank_half_width,
 )
 from tacit.query.query import Query
+from tacit.query.tables import TableColumn, figure_count, margin_sizes
 from tacit.query.terms import Function, Stance
 from tacit.report.figures import amount, short
 
@@ -77,6 +79,9 @@ def error_statement(query: Query, participants: int) -> dict[str, Any]:
     }
     if found != ():
         answer["averages"] = [_average(query, each) for each in found or ()]
+    if query.columns is not None:
+        answer["margins"] = list(_margins(query, query.columns, participants))
+        answer["sentences"].append(_margin_sentence(query, query.columns, answer["margins"]))
     if query.percentiles is not None:
         counts = answer["parts"][0]
         answer["percentiles"] = [
@@ -85,6 +90,38 @@ def error_statement(query: Query, participants: int) -> dict[str, Any]:
         ]
         answer["sentences"] += _rank_sentences(query, participants, answer["percentiles"])
     return answer
+
+
+def _margins(
+    query: Query, columns: Sequence[TableColumn], participants: int
+) -> Iterator[dict[str, Any]]:
+    """How far noise moves the sum of so many cells: in 95 of 100 cases that sum by itself, and in
+    95 of 100 cases every cell and margin at once, by the union bound."""
+    draws, worth = all_draws(query, participants, 0), parts(query)[0].value
+    together = 1 - float(1 - LEVEL) / figure_count(columns)
+    for count in margin_sizes(columns):
+        alone, joint = absolute_quantiles(added_up(draws, count), (float(LEVEL), together))
+        yield {
+            "cells": count,
+            "half_width": amount(Fraction(alone) * worth, _SPREAD_DIGITS),
+            "joint_half_width": amount(Fraction(joint) * worth, _SPREAD_DIGITS),
+        }
+
+
+def _margin_sentence(
+    query: Query, columns: Sequence[TableColumn], margins: Sequence[Mapping[str, Any]]
+) -> str:
+    unit = part_unit(query, parts(query)[0])
+    cell, total = (
+        _quantity(Fraction(each["joint_half_width"]), unit) for each in (margins[0], margins[-1])
+    )
+    if not Fraction(margins[0]["half_width"]):
+        return "Margins are sums of the cells."
+    return (
+        "Margins are sums of the released cells. An interval of 95 of 100 cases is of one figure "
+        f"by itself. That all {figure_count(columns):,} cells and margins are within theirs at "
+        f"once in 95 of 100 cases needs wider ones: ± {cell} for a cell, ± {total} for the total."
+    )
 
 
 def _ranks(
@@ -223,10 +260,15 @@ def _sentences(
         yield "Readings outside the edges count in the first or last bin. " + _UNCOUNTED
     elif query.function is Function.COUNT:
         yield _UNCOUNTED
+    elif query.function is Function.TABLE and query.measure is None:
+        yield _OF_NO_CELL + _UNCOUNTED
+    elif query.function is Function.TABLE:
+        yield _clamped(query, errors) + _OF_NO_CELL + _UNCOUNTED
     else:
         yield _clamped(query, errors) + _UNCOUNTED
 
 
+_OF_NO_CELL: Final = "Records of no cell count nowhere: only their owner knows how many there are. "
 _UNCOUNTED: Final = (
     "Not in these figures, as it depends on data: clamped readings and windows, readings beyond "
     "max_readings, and curators that do not answer."

@@ -129,10 +129,11 @@ def compared_line(row: Mapping[str, Any]) -> str:
 
 
 def _check(first: Released, second: Released) -> None:
-    for field in ("function", "unit", "edges"):
+    for field in ("function", "unit", "edges", "columns", "measure"):
         mine, theirs = getattr(first.query, field), getattr(second.query, field)
         if mine != theirs:
-            raise NotComparable(f"the {field} of the two queries differ: {mine} and {theirs}")
+            shown = "" if field == "columns" else f": {mine} and {theirs}"
+            raise NotComparable(f"the {field} of the two queries differ{shown}")
     if first.query.function in (Function.MEAN, Function.VARIANCE):
         raise NotComparable(
             f"a {first.query.function} is a quotient of noisy parts: compare sums, per curator if "

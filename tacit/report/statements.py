@@ -321,6 +321,11 @@ def without_noise(query: Query) -> Iterator[str]:
     if (rule := query.rule) is None:
         return
     yield "No differential privacy: nobody adds noise. What is assumed names a rule instead."
+    if rule.small_cells:
+        yield (
+            "Whoever may read the round sees every cell of the table, also one of a single record: "
+            "the rule is of the sum as a whole. Suppression protects only who is given a copy."
+        )
     if rule.max_share is None:
         yield "Nobody checks how large a part of the sum a single curator holds."
     else:

@@ -235,7 +235,7 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
 def _named(part: Part) -> str:
     match part.linear:
         case Linear.HISTOGRAM:
-            return "one bin"
+            return "one cell" if part.name == "table" else "one bin"
         case Linear.VECTOR:
             return f"one coordinate of {part.name}"
         case Linear.SQUARES:

@@ -61,6 +61,8 @@ QUERIES: dict[str, dict[str, Any]] = {
         "percentiles": ["0.5", "33.333", "50", "97.5"],
     },
     "vector": {"function": "vector_sum", "dimension": 3},
+    "table": {**NOISY, "function": "table", "columns": {"sex": ["f", "m"], "age": [0, 18, None]}},
+    "measure": {**NOISY, "function": "table", "columns": {"age": [0, 18, 65]}, "measure": "kwh"},
     "third": {"resolution": "0.125", "window": WINDOW},
 }
 
@@ -68,7 +70,7 @@ QUERIES: dict[str, dict[str, Any]] = {
 async def evidence(it: House, changes: dict[str, Any]) -> dict[str, Any]:
     """What a console gives a browser of a released round."""
     asked = query(**{"aggregators": 2, **changes})
-    opened = await it.open(asked)
+    opened = await it.open(asked, **({"window": None} if "columns" in changes else {}))
     width = dimension(opened.descriptor.query)
     values = integers(6 * width, largest=900).reshape(6, width) - 100
     await opened.contribute(next(iter(it.federation.senders.values())), values)

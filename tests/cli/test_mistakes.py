@@ -36,7 +36,10 @@ IN_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": "-1"}, "/epsilon: must be above 0 (and at most 10000)"),
     ({"epslon": "1"}, "/epslon: no such field: did you mean epsilon?"),
     ({"collusion": {"curator": 3}}, "/collusion/curator: no such field: did you mean curators?"),
-    ({"function": "summ"}, "/function: must be one of sum, count, mean, variance, histogram or"),
+    (
+        {"function": "summ"},
+        "/function: must be one of sum, count, mean, variance, histogram, vector_sum or",
+    ),
     ({"function": "summ"}, "did you mean sum?"),
     ({"sharing": "shamir"}, "/threshold: sharing shamir needs a threshold"),
     ({"aggregators": 0}, "/aggregators: must be at least 1"),

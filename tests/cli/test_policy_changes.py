@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cli.policy import BadChange, Change, _merged, changed, differences, flat, policy_of
 from curator.policy import AtDelta, Limit, Limits, Policy
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.query.terms import Mechanism, Stance
 
 AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)

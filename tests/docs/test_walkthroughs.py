@@ -50,7 +50,7 @@ FAST = ("python-client", "load-profiles")
     [
         ("enrol-curators", "import-readings", "policies-and-budgets"),
         *(("datasets",), ("federated-jobs",), ("find-polluters",)),
-        *(("groups-and-differencing",), ("proved-contributions",)),
+        *(("groups-and-differencing",), ("proved-contributions",), ("tables",)),
         *(("python-client",), ("load-profiles",)),
     ],
     ids=" ".join,

@@ -33,12 +33,11 @@ from curator.participation.noisy_reports import Reporting
 from curator.settings import CuratorSettings
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import Enrolment, Grant, JoinToken, PartyKind
-from tacit.protocol.federation import ALWAYS
 from tacit.protocol.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
 from tacit.protocol.federation import Descriptor as Collection
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.round.messages import Manifest, RevealRequest
-from tacit.query.fields import Window
+from tacit.query.fields import ALWAYS, Window
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, manifest_request, query

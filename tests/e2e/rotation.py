@@ -23,7 +23,7 @@ from tacit.protocol.identities import (
     commitment,
     succeed,
 )
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.wire import encode_binary
 from tests.aggregator.double import Peer, Round
 from tests.coordinator.double import WINDOW, problem, query

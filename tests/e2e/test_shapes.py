@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tacit.wire import encode_binary
 from tests.coordinator.double import query
 from tests.e2e.federation import Site, site

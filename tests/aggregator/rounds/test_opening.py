@@ -20,7 +20,7 @@ from tacit.protocol.round.agreement import DescriptorRefused
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.pieces import Contribution
 from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL
-from tacit.query.fields import DisclosureRule
+from tacit.query.disclosure import DisclosureRule
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, query, vector
 from tests.aggregator.pieces.test_pieces import problem

@@ -24,6 +24,7 @@ from tests.coordinator.double import query
         {"function": "variance", "completeness": "curators", "privacy_unit": "record"},
         {"function": "histogram", "edges": ["0.5", "1", "2"], "percentiles": ["5", "50"]},
         {"function": "vector_sum", "dimension": 4, "l1_bound": "3"},
+        {"function": "table", "columns": {"sex": ["f", "m"], "age": [0, None]}, "measure": "kwh"},
         {"mechanism": "local", "sharing": "none", "aggregators": 1, "collusion": {"curators": 1}},
         {"mechanism": "two-layer", "epsilon_u": "7.5", "pr_u": "1/2", "pr_s": "1"},
         {"sharing": "shamir", "threshold": 2, "c_noise": 2, "collusion": {"aggregators": 1}},

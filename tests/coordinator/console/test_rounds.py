@@ -184,10 +184,12 @@ async def test_a_page_of_every_form_of_result(house: Houses) -> None:
                 {"function": "histogram", "edges": ["1", "2"], "epsilon": "9"},
                 {"function": "histogram", "edges": ["0", "1", "9"], "percentiles": ["50"]},
                 {"function": "vector_sum", "dimension": 2},
+                {"function": "table", "columns": {"sex": ["f", "m"], "age": [0, 18, None]}},
             )
         ):
             asked = {k: v for k, v in query(**{**NOISY, **changes}).items() if v}
-            opened = await it.open({**asked, "name": f"q-{number}"})
+            window = {"window": None} if "columns" in changes else {}
+            opened = await it.open({**asked, "name": f"q-{number}"}, **window)
             width = dimension(opened.descriptor.query)
             await opened.contribute(host, integers(20 * width).reshape(20, width))
             await it.finish(opened)
@@ -204,6 +206,12 @@ async def test_a_page_of_every_form_of_result(house: Houses) -> None:
             ]
             assert all(text in browser.words() for text in between)
             assert len(between) == len(changes.get("percentiles", ()))
+        rows = (await browser.get(f"/console/rounds/{opened.id}/result.csv")).text.splitlines()
+        cells = found["result"]["table"]
+        assert rows[0] == "sex,age,value,low,high,unit"
+        assert rows[1].startswith(f'f,"[0, 18)",{cells[0]},')
+        assert rows[-1].startswith(f",,{sum(map(int, cells))},")
+        assert len(rows) == 1 + 9
 
 
 async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:

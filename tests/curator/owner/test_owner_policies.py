@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from curator.errors import PolicyRefused
 from curator.owner.policies import answered, wider
 from curator.policy import Limit, Limits, Policy, check_policy
-from tacit.query.fields import Collusion, DisclosureRule, Window
+from tacit.query.disclosure import DisclosureRule
+from tacit.query.fields import Collusion, Window
 from tacit.query.terms import Mechanism, Stance, Validity
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld

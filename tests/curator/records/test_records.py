@@ -21,10 +21,11 @@ from curator.records.records import MOST_ROWS, RecordWindow, RowQuestion, load_r
 from tacit.encoders import sums
 from tacit.encoders.kmeans import Grid, Histogram
 from tacit.encoders.kmeans_sums import KmeansSum
-from tacit.protocol.federation import ALWAYS, FederatedStep, RegisterStatistic, StatisticKind
-from tacit.query.fields import Window
+from tacit.protocol.federation import FederatedStep, RegisterStatistic, StatisticKind
+from tacit.query.fields import ALWAYS, Window
 from tacit.query.functions import parts
 from tacit.query.query import Query
+from tacit.query.terms import MOST_RECORDS
 from tests.curator.conftest import HOUR, START, OpenSite, Site
 from tests.curator.double import FakeWorld
 
@@ -46,7 +47,7 @@ def step_and_query(asked: KmeansSum = SUM, number: int = 1, **changes: Any) -> t
         sum=asked.document(),
     )
     fields = {
-        **sums.query_fields(asked, "record", sums.MOST_RECORDS),
+        **sums.query_fields(asked, "record", MOST_RECORDS),
         "name": step.name,
         "job": "job-1",
         "layer": "aggregator",
@@ -131,7 +132,7 @@ async def test_a_query_that_counts_every_record(it: Site) -> None:
     assert [part.sensitivity for part in parts(step_and_query()[1])] == [2]
     found = await ask(it, step, query)
     assert (found["contributed"], found["declared"]["epsilon"]) == (True, "1")
-    few = step_and_query(number=2, max_readings=sums.MOST_RECORDS - 1, **every)
+    few = step_and_query(number=2, max_readings=MOST_RECORDS - 1, **every)
     assert refused(await ask(it, *few)) == "step_refused"
     _, query = step_and_query(number=3, **every)
     renamed = query.model_copy(update={"name": "no-step"})
@@ -149,11 +150,10 @@ async def test_a_statistic_of_a_register_is_not_one_record_alone(it: Site) -> No
 
 
 def test_a_table_holds_no_more_rows_than_a_round_can_count() -> None:
-    assert MOST_ROWS == sums.MOST_RECORDS
+    assert MOST_ROWS == MOST_RECORDS
     with pytest.raises(BadRecords, match=str(MOST_ROWS)):
         read_csv(b"a\n" + b"1\n" * (MOST_ROWS + 1))
-    _, rows = read_csv(b"a\n" + b"1\n" * MOST_ROWS)
-    assert len(rows) == MOST_ROWS
+    assert len(read_csv(b"a\n" + b"1\n" * MOST_ROWS).values) == MOST_ROWS
 
 
 async def test_a_query_that_is_not_that_of_its_step(it: Site) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.encoders import sums
 from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
+from tacit.query.terms import MOST_RECORDS
 from tests.curator.conftest import Site
 from tests.curator.records.test_job_debit import debits, opened, spent
 from tests.curator.records.test_job_debit import filter_alone as filter_alone
@@ -53,7 +53,7 @@ async def test_rows_count_while_they_have_not_spent_epsilon(it: Site) -> None:
     assert set(opened(it)) == {0}
     assert await spent(it) == [Fraction(2)] * len(ROWS)
     assert await debits(it) == ["2", "0", "0"]
-    assert await debits(it, "curator") == [str(2 * sums.MOST_RECORDS), "0", "0"]
+    assert await debits(it, "curator") == [str(2 * MOST_RECORDS), "0", "0"]
 
 
 async def test_terms_need_all_records(it: Site) -> None:

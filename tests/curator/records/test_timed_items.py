@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.encoders.count_sums import CountSum
-from tacit.protocol.federation import ALWAYS
-from tacit.query.fields import Window
+from tacit.query.fields import ALWAYS, Window
 from tacit.wire import format_instant
 from tests.curator.conftest import START, Site
 from tests.curator.records.test_job_debit import asked, debits, opened, spent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from tacit.query.disclosure import RuleNotMet, check_shares, least_totals
-from tacit.query.fields import DisclosureRule
+from tacit.protocol.differencing import scopes
+from tacit.query.disclosure import DisclosureRule, RuleNotMet, check_shares, least_totals
 from tacit.query.query import Query
 from tests.tacit.examples import query
 
@@ -98,3 +100,31 @@ def _kept(rule: DisclosureRule, values: list[int]) -> bool:
     largest = sum(sorted(values)[-rule.top :])
     share = rule.max_share is None or largest <= rule.max_share * sum(values)
     return len(values) >= rule.min_participants and share
+
+
+CELLS: dict[str, Any] = {
+    "function": "table",
+    "columns": {"sex": ["f", "m"]},
+    "n_max": 1000,
+    "min_participants": 15,
+}
+
+
+def test_a_table_without_noise_says_that_its_cells_are_small() -> None:
+    """A rule of fifteen participants is of the whole: by postcode, each may have a cell alone."""
+    small = {"min_participants": 15, "small_cells": True}
+    told = DisclosureRule.model_validate_json(json.dumps(small))
+    assert query(**CELLS, rule=small).rule == told
+    with pytest.raises(ValidationError, match="small_cells"):
+        query(**CELLS, rule={"min_participants": 15})
+    with pytest.raises(ValidationError, match="small_cells"):
+        query(n_max=1000, min_participants=15, rule=small)
+    plain = DisclosureRule(min_participants=15)
+    assert told.weaker_than(plain) is not None
+    assert told.weaker_than(told) is None
+    assert plain.weaker_than(told) is None, "who agrees to tables agrees to sums"
+
+
+def test_a_table_without_noise_is_compared_with_others_over_records() -> None:
+    small = {"min_participants": 15, "small_cells": True}
+    assert scopes(query(**CELLS, rule=small)) == {"register records": 15}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.query.encoding import amounts
 from tacit.query.functions import (
     Encoded,
     Readings,
-    _amounts,
     decode,
     dimension,
     encode,
@@ -270,9 +270,9 @@ def test_many_readings_in_blocks_keep_their_order_and_sums():
 
 
 @pytest.mark.parametrize("value", [Fraction(1), Fraction(1, 1000), Fraction(5, 2), Fraction(1, 3)])
-def test_many_amounts_are_written_as_one_is(value: Fraction) -> None:
+def test_manyamounts_are_written_as_one_is(value: Fraction) -> None:
     words = [0, 1, -1, 10, -2000, 123_456_789, -(2**62)]
-    assert _amounts(words, value) == [format_exact(word * value) for word in words]
+    assert amounts(words, value) == [format_exact(word * value) for word in words]
 
 
 def test_readings_that_do_not_fit_are_refused():

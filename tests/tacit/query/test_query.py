@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 from pydantic import ValidationError
 
-from tacit.query.fields import Window, part_count
+from tacit.query.fields import Window
 from tacit.query.query import Query
-from tacit.query.terms import Layer
+from tacit.query.terms import Layer, part_count
 from tests.tacit.examples import PLAIN, VARIANTS, fields, query
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}
@@ -18,6 +18,7 @@ TWO_LAYER = {
 }  # fmt: skip
 LOCAL = {"mechanism": "local", "epsilon_i": "1", "sharing": "none", "aggregators": 1}
 SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
+TABLE = {"function": "table", "columns": {"sex": ["f", "m"]}}
 HISTOGRAM = {"function": "histogram", "edges": ["0", "1"]}
 VECTOR = {"function": "vector_sum", "dimension": 2}
 BLOCK = {"name": "a", "dimension": 1, "l1_bound": "1", "resolution": "1"}
@@ -309,6 +310,9 @@ CHANGES = [
     HISTOGRAM,
     {**HISTOGRAM, "edges": ["0", "2"]},
     {**HISTOGRAM, "percentiles": ["50"]},
+    TABLE,
+    {**TABLE, "columns": {"sex": ["m", "f"]}},
+    {**TABLE, "measure": "kwh"},
     VECTOR,
     {**VECTOR, "dimension": 3},
     {**VECTOR, "l1_bound": "1"},

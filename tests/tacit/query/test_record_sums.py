@@ -22,6 +22,7 @@ from tacit.encoders.kmeans_sums import FineCells, KmeansSum
 from tacit.query.functions import parts
 from tacit.query.mechanisms import aggregator_plan
 from tacit.query.query import Query
+from tacit.query.terms import MOST_RECORDS
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.report.text import plain_words
@@ -40,7 +41,7 @@ ZONE = Zone(
 def query_of(asked: KmeansSum, *, every: bool, **changes: Any) -> Query:
     """The query that carries a sum."""
     fields = {
-        **sums.query_fields(asked, "record", sums.MOST_RECORDS, every_record=every),
+        **sums.query_fields(asked, "record", MOST_RECORDS, every_record=every),
         "name": "kmeans:1:" + "0" * 64,
         "job": "job-1",
         "layer": "aggregator",
@@ -177,7 +178,7 @@ def test_the_query_binds_what_it_says() -> None:
     assert b"every_record" not in some.canonical()  # a query without it is what it was before
     sums.check_query(every, asked)
     sums.check_query(some, asked)
-    few = query_of(asked, every=True, max_readings=sums.MOST_RECORDS - 1)
+    few = query_of(asked, every=True, max_readings=MOST_RECORDS - 1)
     with pytest.raises(sums.SumRefused, match="leaves records out"):
         sums.check_query(few, asked)
 

@@ -118,6 +118,8 @@ function partsOf(query) {
     mean: () => [part("sum", step), part("count", one)],
     variance: () => [part("sum", step), part("squares", times(step, step)), part("count", one)],
     histogram: () => [part("histogram", one, query.edges.length - 1)],
+    table: () => [part("table", query.measure == null ? one : step, query.columns.reduce(
+      (cells, column) => cells * (column.codes?.length ?? column.edges.length - 1), 1))],
     vector_sum: () => (query.blocks ?? []).length
       ? query.blocks.map((block) => part(block.name, exact(block.resolution), block.dimension))
       : [part("vector", step, query.dimension)],
@@ -133,7 +135,7 @@ function meaning(query, total) {
   for (const part of parts) {
     const amounts = total.slice(at, at + part.dimension).map((word) => times([word, 1n], part.value));
     at += part.dimension;
-    const list = query.function === "histogram" || query.function === "vector_sum";
+    const list = ["histogram", "table", "vector_sum"].includes(query.function);
     result[part.name] = list && part.name !== "curators_with_readings" ? amounts.map(told) : amounts[0];
   }
   const { curators_with_readings: present, ...groups } = result;

@@ -21,7 +21,8 @@ from coordinator.jobs.federated.preparation import JobPlan, noise_share, step_of
 from coordinator.jobs.privacy_statements import added, foreseen
 from tacit.encoders import sums
 from tacit.errors import Invalid
-from tacit.protocol.federation import ALWAYS, Federation, RegisterStatistic, step_of
+from tacit.protocol.federation import Federation, RegisterStatistic, step_of
+from tacit.query.fields import ALWAYS
 from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.query.terms import Layer, Validity
