@@ -39,7 +39,9 @@ register_profiles()
 SECOND_DATABASE_IS_SLOW = (
     "tests/adversary/",
     "tests/aggregator/rounds/",
+    "tests/coordinator/budget/",
     "tests/coordinator/console/",
+    "tests/coordinator/resealing/",
     "tests/coordinator/rounds/",
     "tests/curator/console/",
     "tests/curator/files/",

@@ -29,6 +29,7 @@ EACH = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 def test_prometheus_rules() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:

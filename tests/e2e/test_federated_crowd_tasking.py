@@ -77,6 +77,7 @@ async def spent(it: Site, name: str = HOSTED[0]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> None:
     job = await it.ask(TASK)
     found = await it.result(job["id"])

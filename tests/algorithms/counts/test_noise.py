@@ -84,6 +84,7 @@ def tree_of(lists: Lists, params: Any, held: int, assumed: int, seed: int) -> An
     return drive(tree_counts.COUNTING, first, source).tree
 
 
+@pytest.mark.slow
 def test_opened_empties_have_the_law_of_sampled_ones() -> None:
     """Two-sample tests of how many pass and of their counts, 600 runs of 2,000 cells, p > 0.001."""
     params = TreeParameters(universe=2_000, epsilon="1/4", height=1, theta_item="2")

@@ -86,6 +86,7 @@ def test_without_the_setting_there_is_nothing() -> None:
     assert headers == {}
 
 
+@pytest.mark.slow
 def test_the_libraries_own_variables_start_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from common.runtime.settings import ServiceSettings;"

@@ -155,6 +155,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 async def test_processes_that_start_at_once_and_a_later_one_without_alembic(
     tmp_path: Path, scripts: Path
 ) -> None:

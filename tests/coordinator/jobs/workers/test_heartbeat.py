@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 ALLOWED = 64 << 20
 TRY = """
 import numpy, sys
@@ -53,6 +55,7 @@ cancelled Cancelled
 """
 
 
+@pytest.mark.slow
 def test_a_job_out_of_memory_says_so_whatever_words_its_library_has() -> None:
     code = TRY.format(allowed=ALLOWED)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
