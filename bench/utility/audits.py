@@ -25,6 +25,7 @@ from algorithms.kmeans.sound_run import noise
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
 from bench.audit import Counted
+from bench.utility.compare import Comparison
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
 from tacit.randomness import SeededRandom
@@ -46,12 +47,13 @@ class Case:
     faulty: bool = False
 
 
-def audits(runs: int) -> None:
-    """Print what is proved of each; `runs`: of tens of thousands."""
-    print(f"{'':<44}{'epsilon':>8}{'proved':>8}")
+def audits(runs: int) -> Iterator[Comparison]:
+    """What is proved of each; `runs`: of tens of thousands."""
+    lines = [f"{'':<44}{'epsilon':>8}{'proved':>8}"]
     for case in cases():
         found = audited(case, runs * RUNS // 10).proves(None)
-        print(f"{case.name:<44}{float(case.epsilon):8.3f}{found.epsilon:8.3f}", flush=True)
+        lines.append(f"{case.name:<44}{float(case.epsilon):8.3f}{found.epsilon:8.3f}")
+    yield Comparison(tuple(lines))
 
 
 def audited(case: Case, runs: int) -> Counted:

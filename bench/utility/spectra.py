@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -21,11 +22,11 @@ from algorithms.graph_random_matrix.evaluation import (
 from algorithms.graph_random_matrix.flipping import Flip, flipped
 from algorithms.graph_random_matrix.linear_algebra import Spectrum, centrality
 from algorithms.graph_random_matrix.publication import adjacency
-from bench.utility.compare import Contender, Figures, compare
+from bench.utility.compare import Comparison, Contender, Figures, compare
 from bench.utility.graphs import graphs
 
 
-def spectrum(runs: int) -> None:
+def spectrum(runs: int) -> Iterator[Comparison]:
     """Eigenvectors, clusters and rankings: flips against range and subspace."""
     for name, data in graphs():
         truth = reference_spectrum(adjacency(data), 8)
@@ -35,7 +36,7 @@ def spectrum(runs: int) -> None:
                 for estimator in ("range", "subspace", "flip")
             }
             contenders["flips, not corrected"] = partial(_flips_alone, data, truth, epsilon)
-            compare(f"{name}, epsilon {epsilon}, k = 8", contenders, runs)
+            yield compare(f"{name}, epsilon {epsilon}, k = 8", contenders, runs)
 
 
 def _flips_alone(data: EdgeList, truth: Spectrum, epsilon: str, seed: int) -> Figures:

@@ -57,6 +57,10 @@ class Coarse:
         rows, columns = np.triu_indices(self.ranges)
         return rows.astype(np.int64), columns.astype(np.int64)
 
+    def whole(self) -> Fine:
+        """Each cell as one part."""
+        return Fine.of(self, np.ones(self.cells[0].size, np.int64))
+
     def place(self, low: Labels, high: Labels) -> Ints:
         """(m,) the cell of each pair of labels."""
         row = np.searchsorted(self.borders, low, side="right") - 1
