@@ -5,7 +5,6 @@ Spec: graph-der, section 10.2.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.degrees import ranked_degrees
+from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.graph_der.exploration import rounded
 from algorithms.graph_der.parameters import Labelling
 from algorithms.graph_der.publication import labelled, order_of
-from algorithms.graph_der.regions import BlockPlan, Fine, Ints, Labels, Measured, measure
+from algorithms.graph_der.regions import BlockPlan, Ints, Labels, Measured, measure
 from algorithms.simplex import on_simplex, on_simplices
+from tacit.encoders.graph_der_blocks import Fine
 from tacit.randomness import NoiseSource
 
 
@@ -63,15 +63,15 @@ _LEAST_WEIGHT: Final = 1 / 20
 
 @dataclass(frozen=True, eq=False)
 class BlockRelease:
-    """counts (parts,): edges that lie in each; degrees (n,): estimates, by label; low, high (m,): labels of the synthetic edges; order
-    (n,): the vertex with each label; common: true edges among them, for the operator only (None:
-    nobody has the true graph)."""
+    """counts (parts,): edges that lie in each; degrees (n,): estimates by label, None where none
+    are measured; low, high (m,): labels of the synthetic edges; order (n,): the vertex with each
+    label; common: true edges among them, for the operator only (None: nobody has the true graph)."""
 
     plan: BlockPlan
     labelling: Labelling
     measured: Measured
     counts: Ints
-    degrees: Ints | None
+    degrees: Floats | None
     low: Labels
     high: Labels
     order: NDArray[np.int32]
@@ -128,21 +128,24 @@ def synthetic(
 ) -> BlockRelease:
     """The release that follows from what was measured. Raises Cancelled."""
     context.progress(0.55, "making counts consistent")
-    degrees = None
+    degrees, clear = None, False
     if measured.degrees is not None:
-        scale, share = float(plan.scale(1)), float(plan.noise_share)
-        degrees = ranked_degrees(measured.degrees, scale, share, context.noise("equal degrees"))
+        law = DegreeLaw.of(measured.degrees, float(plan.scale(1)), float(plan.noise_share))
+        # Where noise is more than what degrees differ by, their order is one of noise.
+        clear = not plan.grid or law.variance > law.noise_variance
+        ranked = law.ranked(measured.degrees, context.noise("equal degrees"))
+        degrees = ranked if clear else law.means(measured.degrees)
     counts = whole_counts(measured, plan, degrees, context.noise("rounding"))
     keys = drawn_pairs(measured.fine, counts, vertex_weights(degrees, plan.vertices), context)
-    if degrees is not None:
-        keys = fitted_to_degrees(keys, measured.fine, degrees, context)
+    if degrees is not None and clear:
+        keys = fitted_to_degrees(keys, measured.fine, degrees.astype(np.int64), context)
     first, second = np.divmod(keys, plan.vertices)
     ends = first.astype(np.int32), second.astype(np.int32)
     return BlockRelease(plan, labelling, measured, counts, degrees, *ends, order, None)
 
 
 def whole_counts(
-    measured: Measured, plan: BlockPlan, degrees: Ints | None, source: NoiseSource
+    measured: Measured, plan: BlockPlan, degrees: Floats | None, source: NoiseSource
 ) -> Ints:
     """(parts,) whole numbers of edges, each from 0 to the part's room; degrees: estimates.
 
@@ -152,7 +155,7 @@ def whole_counts(
     fine, cells = measured.fine, measured.coarse.size
     if not plan.grid:
         assert degrees is not None
-        return np.minimum(degrees.sum() // 2, fine.room)
+        return np.minimum(int(degrees.sum()) // 2, fine.room)
     parts = measured.parts.astype(np.float64)
     number = np.bincount(fine.coarse, minlength=cells)
     lack = measured.coarse - np.bincount(fine.coarse, parts, cells)
@@ -179,17 +182,12 @@ def _sizes(measured: Measured, plan: BlockPlan) -> Iterator[tuple[float, float]]
         yield float(measured.degrees.sum()) / 2, variance / 4
 
 
-def vertex_weights(degrees: Ints | None, vertices: int) -> Floats:
+def vertex_weights(degrees: Floats | None, vertices: int) -> Floats:
     """(n,) above 0: degrees, but none far below the mean; all alike without degrees."""
     if degrees is None or not degrees.any():
         return np.ones(vertices)
     weights: Floats = np.maximum(degrees, degrees.mean() * _LEAST_WEIGHT)
     return weights
-
-
-def laplace_variance(scale: float) -> float:
-    """Of a discrete Laplace draw: 2 a / (1 - a)^2, a = e^(-1 / scale)."""
-    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
 
 
 def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> Ints:

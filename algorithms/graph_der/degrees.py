@@ -14,6 +14,7 @@ graph-der, section 10.2.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -37,46 +38,79 @@ _TAIL: Final = 20
 _WIDEST_TAIL: Final = 1 << 20
 
 
-def degree_law(noisy: Ints, scale: float, noise_share: float = 1.0) -> Floats:
-    """(largest + 1,) the probability of each degree. noisy (n,): degrees with discrete Laplace
-    noise of this scale, or (over curators) as many shares of it as make up `noise_share` draws."""
-    highest = max(int(noisy.max()), 0)
-    tail = min(math.ceil(_TAIL * scale * math.sqrt(noise_share)), _WIDEST_TAIL)
-    first = min(int(noisy.min()), 0) - tail
-    width = 1 << (highest + tail - first).bit_length()
-    seen = np.bincount(noisy - first, minlength=width) / noisy.size
-    law = np.zeros(width)
-    own = slice(-first, -first + highest + 1)
-    law[own] = np.bincount(np.clip(noisy, 0, None), minlength=highest + 1)
-    law /= law.sum()
-    # The noise's characteristic function; it is symmetric, so that its transpose is itself.
-    ratio = math.exp(-1 / scale)
-    waves = 2 * math.pi * np.arange(width // 2 + 1) / width
-    blur = ((1 - ratio) ** 2 / (1 - 2 * ratio * np.cos(waves) + ratio**2)) ** noise_share
+@dataclass(frozen=True, eq=False)
+class DegreeLaw:
+    """law (highest + 1,): the estimated probability of each degree; blur: the characteristic
+    function of the noise, at the waves of arrays in which the degree d has the place d - first."""
 
-    def blurred(values: Floats) -> Floats:
-        smooth: Floats = np.fft.irfft(np.fft.rfft(values) * blur, width)
+    law: Floats
+    first: int
+    blur: Floats
+    noise_variance: float
+
+    @classmethod
+    def of(cls, noisy: Ints, scale: float, noise_share: float = 1.0) -> DegreeLaw:
+        """noisy (n,): degrees with discrete Laplace noise of this scale, or (over curators) as many
+        shares of it as make up `noise_share` draws."""
+        highest = max(int(noisy.max()), 0)
+        tail = min(math.ceil(_TAIL * scale * math.sqrt(noise_share)), _WIDEST_TAIL)
+        first = min(int(noisy.min()), 0) - tail
+        width = 1 << (highest + tail - first).bit_length()
+        ratio = math.exp(-1 / scale)
+        waves = 2 * math.pi * np.arange(width // 2 + 1) / width
+        blur = ((1 - ratio) ** 2 / (1 - 2 * ratio * np.cos(waves) + ratio**2)) ** noise_share
+        start = np.bincount(np.clip(noisy, 0, None), minlength=highest + 1) / noisy.size
+        variance = noise_share * laplace_variance(scale)
+        law = cls(start, first, blur, variance)
+        seen = np.bincount(noisy - first, minlength=width) / noisy.size
+        distribution = seen.cumsum()
+        for step in range(min(MOST_STEPS, max(LEAST_STEPS, _WORK // width))):
+            expected = law._blurred(law._wide())
+            distance = np.abs(expected.cumsum() - distribution).max()
+            if step >= LEAST_STEPS and distance <= CLOSE / math.sqrt(noisy.size):
+                break
+            odds = np.divide(seen, expected, out=np.zeros(width), where=seen > 0)
+            # The noise is symmetric, so that its transpose is itself.
+            more = law.law * law._blurred(odds)[-first : -first + highest + 1]
+            law = replace(law, law=more / more.sum())
+        return law
+
+    @property
+    def variance(self) -> float:
+        """Of the true degrees."""
+        degrees = np.arange(self.law.size)
+        mean = float(self.law @ degrees)
+        return float(self.law @ np.square(degrees)) - mean**2
+
+    def means(self, noisy: Ints) -> Floats:
+        """(n,) the expected degree of each vertex, given its noisy one."""
+        wide = self._wide()
+        degrees = np.zeros(wide.size)
+        degrees[-self.first : -self.first + self.law.size] = np.arange(self.law.size)
+        weighted, expected = self._blurred(wide * degrees), self._blurred(wide)
+        ratio = np.divide(weighted, expected, out=np.zeros(wide.size), where=expected > 0)
+        found: Floats = np.clip(ratio, 0, self.law.size - 1)[noisy - self.first]
+        return found
+
+    def ranked(self, noisy: Ints, source: NoiseSource) -> Floats:
+        """(n,) a whole degree for each vertex: quantiles of the law, in the order of the noisy
+        degrees, equal ones in random order."""
+        size = noisy.size
+        quantiles = np.searchsorted(self.law.cumsum(), (np.arange(size) + 0.5) / size)
+        ranked = np.empty(size)
+        ranked[np.lexsort((source.words(size), noisy))] = np.minimum(quantiles, size - 1)
+        return ranked
+
+    def _wide(self) -> Floats:
+        wide = np.zeros(2 * (self.blur.size - 1))
+        wide[-self.first : -self.first + self.law.size] = self.law
+        return wide
+
+    def _blurred(self, values: Floats) -> Floats:
+        smooth: Floats = np.fft.irfft(np.fft.rfft(values) * self.blur, values.size)
         return np.maximum(smooth, 0)
 
-    distribution = seen.cumsum()
-    for step in range(min(MOST_STEPS, max(LEAST_STEPS, _WORK // width))):
-        expected = blurred(law)
-        distance = np.abs(expected.cumsum() - distribution).max()
-        if step >= LEAST_STEPS and distance <= CLOSE / math.sqrt(noisy.size):
-            break
-        odds = np.divide(seen, expected, out=np.zeros(width), where=seen > 0)
-        law *= blurred(odds)
-        law /= law.sum()
-    return law[own]
 
-
-def ranked_degrees(noisy: Ints, scale: float, noise_share: float, source: NoiseSource) -> Ints:
-    """(n,) a whole degree for each vertex: quantiles of the estimated law, in the order of the
-    noisy degrees, equal ones in random order; none above n - 1."""
-    size = noisy.size
-    law = degree_law(noisy, scale, noise_share)
-    quantiles = np.searchsorted(law.cumsum(), (np.arange(size) + 0.5) / size)
-    order = np.lexsort((source.words(size), noisy))
-    ranked = np.empty(size, np.int64)
-    ranked[order] = np.minimum(quantiles, size - 1)
-    return ranked
+def laplace_variance(scale: float) -> float:
+    """Of a discrete Laplace draw: 2 a / (1 - a)^2, a = e^(-1 / scale)."""
+    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)

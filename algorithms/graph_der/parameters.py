@@ -269,10 +269,10 @@ SHARES: Final = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 Aim = Literal["ranges", "degrees", "cuts", "balanced"]
 
 BLOCK_SHARES: Final[Mapping[Aim, BlockShares]] = {
-    "ranges": (Fraction(30, 1000), Fraction(0), Fraction(388, 1000), Fraction(582, 1000)),
+    "ranges": (Fraction(3, 100), Fraction(10, 100), Fraction(348, 1000), Fraction(522, 1000)),
     "degrees": (Fraction(0), Fraction(1), Fraction(0), Fraction(0)),
-    "cuts": (Fraction(20, 1000), Fraction(780, 1000), Fraction(80, 1000), Fraction(120, 1000)),
-    "balanced": (Fraction(30, 1000), Fraction(300, 1000), Fraction(268, 1000), Fraction(402, 1000)),
+    "cuts": (Fraction(2, 100), Fraction(68, 100), Fraction(12, 100), Fraction(18, 100)),
+    "balanced": (Fraction(3, 100), Fraction(30, 100), Fraction(268, 1000), Fraction(402, 1000)),
 }
 """Of `blocks`, for the number of edges, degrees, coarse and fine counts."""
 

@@ -43,8 +43,8 @@ def noisy_degrees(true: Ints, epsilon: float, seed: int) -> Floats:
 
 
 def isotonic_degrees(true: Ints, epsilon: float, seed: int) -> Floats:
-    """(n,) sorted degrees alone, all of epsilon: noise on the sorted sequence, which an edge changes
-    by 2 in L1, then the nearest rising sequence."""
+    """(n,) sorted degrees alone, all of epsilon: noise on the sorted sequence, which an edge
+    changes by 2 in L1, then the nearest rising sequence."""
     noise = np.random.default_rng(seed).laplace(0, 2 / epsilon, true.size)
     return np.clip(np.rint(rising(np.sort(true) + noise)), 0, true.size - 1)
 
