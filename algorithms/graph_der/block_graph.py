@@ -65,7 +65,7 @@ _LEAST_WEIGHT: Final = 1 / 20
 class BlockRelease:
     """counts (parts,): edges that lie in each; degrees (n,): estimates by label, None where none
     are measured; low, high (m,): labels of the synthetic edges; order (n,): the vertex with each
-    label; common: true edges among them, for the operator only (None: nobody has the true graph)."""
+    label; common: true edges among them, for the operator only (None: no one has the graph)."""
 
     plan: BlockPlan
     labelling: Labelling
