@@ -1,0 +1,72 @@
+"""What is public after a run, and the sentences that its report may have.
+
+Spec: graph-random-matrix, sections 4.2 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from algorithms.graph_random_matrix.degree_vector import LEAST_COSINE
+from algorithms.graph_random_matrix.parameters import Mode
+from algorithms.graph_random_matrix.publication import Release
+from tacit.report.builder import FOR_SUBMITTER
+
+NAME: Final = "graph-random-matrix"
+PLACES: Final = (1, 2, 4, 8, 16)
+"""Eigenvectors, from 1, that a forecast mentions."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is public after a run. release: None unless a matrix was published."""
+
+    vertices: int
+    declared: bool
+    release: Release | None
+    signal_below_noise: bool = False
+    values_above_noise: int = 0
+    noisy_edges: int | None = None
+
+
+# Spec: graph-random-matrix, section 4.2.
+
+NOT_PROTECTED: Final = (
+    "The unit is one edge. A vertex with all its edges is not protected; k edges are protected as "
+    "one is at sigma / k.",
+    "Hubs: a vertex with many edges stands out, and its number of edges can be estimated.",
+    "Membership: which vertices there are is published.",
+    "What many edges have in common, such as clusters, is what the release shows.",
+    FOR_SUBMITTER,
+)
+
+TAKEN: Final = (
+    "The vertices were taken from the edges: that each of them has an edge is published. Declare "
+    "the dataset's universe to protect that."
+)
+BELOW: Final = (
+    "signal_below_noise: the largest singular value is one that noise alone would show. Clusters "
+    "and rankings of this release mean nothing."
+)
+PARTLY: Final = (
+    "values_above_noise: {above} of the {used} directions in use stand out from the noise; the "
+    "others may be noise, and so may the clusters and ranks that rest on them."
+)
+NO_SIGNAL: Final = (
+    f"No signal expected: cosine below {LEAST_COSINE}. By public numbers no estimator is expected "
+    "to show the first vector at this epsilon."
+)
+
+
+def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
+    """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
+    if facts is None:
+        return ()
+    held = () if facts.declared else (TAKEN,)
+    above = facts.values_above_noise
+    if facts.signal_below_noise:
+        return (*held, BELOW)
+    if mode != "publish" and above < used:
+        return (*held, PARTLY.format(above=above, used=used))
+    return held
