@@ -27,6 +27,7 @@ from algorithms.graph_der.parameters import (
 )
 from algorithms.graph_der.publication import CUT_MASS
 from algorithms.graph_der.regions import BlockPlan, Measured
+from algorithms.verdict import by_error, with_verdict
 from tacit.errors import Invalid
 from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.report.builder import (
@@ -446,12 +447,18 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     """From the released number of edges, or the guessed one; none without either."""
     shares, epsilon = params.shares_of_blocks, params.epsilon / params.k
     if shares[1] == 1:
-        return {
+        found: dict[str, Any] = {
             "basis": "the noise of a degree, before it is drawn to the law of all degrees; edges "
             "between ranges of labels follow from degrees alone, and have no forecast",
             "degree_deviation": math.sqrt(laplace_variance(float(2 / epsilon))),
         }
-    found: dict[str, Any] = {
+        if seen is None:
+            return found
+        mean = 2 * seen.measured.size / seen.plan.vertices
+        relative = found["degree_deviation"] / mean
+        figure = f"the noise of a degree is {relative:.2g} of their mean, {mean:.3g}"
+        return with_verdict(found, by_error(relative), figure)
+    found = {
         "basis": "edges in a rectangle of labels over a part of all pairs: the noise of the coarse "
         "and fine counts in it together, within a factor of 2 on the graphs tried, and in addition "
         "at most half the edges of the parts that its border cuts",
@@ -467,13 +474,15 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     else:
         return found | {"reason": "needs edges_hint, or the number of edges that is released"}
     ranges = plan.ranges(size)
-    return found | {
+    deviations = {area: plan.rectangle_deviation(area, ranges, parts) for area in _AREAS}
+    relative = deviations[_AREAS[0]] / float(_AREAS[0] * size)
+    figure = f"a tenth of all pairs errs by {relative:.2g} of a tenth of the edges"
+    found |= {
         "edges": size,
         "cells": parts,
-        "rectangle_deviation": {
-            format_exact(area): plan.rectangle_deviation(area, ranges, parts) for area in _AREAS
-        },
+        "rectangle_deviation": {format_exact(area): each for area, each in deviations.items()},
     }
+    return with_verdict(found, by_error(relative), figure)
 
 
 def _forecast_of_der(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:

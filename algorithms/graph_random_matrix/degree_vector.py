@@ -35,6 +35,7 @@ LEAST_COSINE: Final = 0.1
 """Below it no signal is expected."""
 _OF_DEGREES: Final = 0.75
 _MARGIN: Final = 2
+_CAUTION: Final = 1.2
 
 
 def expected_eigenvalue(vertices: int, mean_degree: float) -> float:
@@ -43,8 +44,9 @@ def expected_eigenvalue(vertices: int, mean_degree: float) -> float:
 
 
 def cosine_past(noise: float, vertices: int, mean_degree: float) -> float:
-    """Expected of the first vector where its squared eigenvalue has to pass this noise."""
-    squared = expected_eigenvalue(vertices, mean_degree) ** 2
+    """Expected of the first vector where its squared eigenvalue has to pass this noise. It is taken
+    as smaller by a fifth than expected, since one that does not pass shows nothing at all."""
+    squared = (expected_eigenvalue(vertices, mean_degree) / _CAUTION) ** 2
     return math.sqrt(1 - noise / squared) if squared > noise else 0.0
 
 

@@ -20,6 +20,7 @@ from algorithms.graph_random_matrix.statements import (
     PLACES,
     Facts,
     finding_caveats,
+    with_expected_cosine,
 )
 from algorithms.path_publishing.levelled_graph import WORD
 from tacit.noise import sampler_delta
@@ -202,7 +203,7 @@ def _pure_report(
         ),
         caveats=(ONE_RELEASE, *held, *((EVALUATED,) if params.metrics is not None else ())),
         evaluation_attached=params.metrics is not None,
-        error=error,
+        error=with_expected_cosine(error, choice, choice.chosen, facts),
         details=details,
     )
 

@@ -30,6 +30,7 @@ from algorithms.graph_random_matrix.statements import (
     PLACES,
     Facts,
     finding_caveats,
+    with_expected_cosine,
 )
 from tacit.noise.gaussian_privacy import (
     distinguishing_advantage,
@@ -202,7 +203,7 @@ def spectrum_report(
         + ((UNDECIDED,) if choice.chosen is None else ())
         + ((NO_SIGNAL,) if choice.described.get("no_signal_expected") else ()),
         evaluation_attached=params.metrics is not None,
-        error=_error(settings, facts),
+        error=with_expected_cosine(_error(settings, facts), choice, settings.estimator, facts),
         details={**_details(settings, facts), "method": choice.described},
     )
 

@@ -6,11 +6,13 @@ Spec: graph-random-matrix, sections 4.2 and 9.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from algorithms.graph_random_matrix.degree_vector import LEAST_COSINE
-from algorithms.graph_random_matrix.parameters import Mode
+from algorithms.graph_random_matrix.flipping import Choice
+from algorithms.graph_random_matrix.parameters import Estimator, Mode
 from algorithms.graph_random_matrix.publication import Release
+from algorithms.verdict import by_cosine, with_verdict
 from tacit.report.builder import FOR_SUBMITTER
 
 NAME: Final = "graph-random-matrix"
@@ -70,3 +72,19 @@ def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ..
     if mode != "publish" and above < used:
         return (*held, PARTLY.format(above=above, used=used))
     return held
+
+
+def with_expected_cosine(
+    error: dict[str, Any], choice: Choice, estimator: Estimator | None, facts: Facts | None
+) -> dict[str, Any]:
+    """The forecast with what is expected of the first vector, once the number of vertices is known;
+    of `range` there is no expectation."""
+    if facts is None:
+        return error
+    if facts.signal_below_noise:
+        return with_verdict(error, "noise", "no direction stands out from the noise")
+    cosines = choice.described.get("expected_cosine", {}).get(str(facts.vertices), {})
+    if estimator not in cosines:
+        return error
+    figure = f"the first vector's cosine is expected to be {cosines[estimator]:.2g}"
+    return with_verdict(error, by_cosine(cosines[estimator]), figure)
