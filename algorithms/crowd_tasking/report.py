@@ -7,9 +7,12 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
+
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
+from algorithms.verdict import by_error, with_verdict
 from tacit.encoders.crowd_tasking_bounded import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp
@@ -329,6 +332,7 @@ def _error(task: Task, n: int) -> dict[str, Any]:
         "HIST": "half the L1 distance of bucket shares, from the public reference",
         "CLS": "L2 distance by which a report moves; the 95 % point is the source's bound",
     }[task.params.aggregate]
+    stated = _with_verdict(stated, task, predicted.mean)
     if task.report == "subset":
         stated["deviation_of_an_empty_bucket"] = _float_up(task.subset.deviation(n))
     elif task.params.aggregate == "HIST":
@@ -340,6 +344,18 @@ def _error(task: Task, n: int) -> dict[str, Any]:
             "as run": _float_up(centred_change(width, coordinate, task.parts)),
         }
     return stated
+
+
+def _with_verdict(stated: dict[str, Any], task: Task, mean_error: float) -> dict[str, Any]:
+    widths = np.array(task.params.widths)
+    compared, of = {
+        "AVG": (float(widths.max()) / 2, "half the range"),
+        "HIST": (0.5, "a distance of a half"),
+        "CLS": (float(np.linalg.norm(widths)) / 2, "half the range"),
+    }[task.params.aggregate]
+    relative = mean_error / compared
+    figure = f"the expected error is {relative:.2g} of {of}"
+    return with_verdict(stated, by_error(relative), figure)
 
 
 def _details(task: Task) -> dict[str, Any]:

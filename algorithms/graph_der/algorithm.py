@@ -77,6 +77,8 @@ RESULT: Final = {
     "regions.csv": "one line for each leaf (blocks: for each part, without depth): labels of its "
     "rows and columns (from, to without), "
     "depth, cells, noisy count, and that count made whole: the edges that lie in it",
+    "degrees.csv": "a line for each vertex in the order of labels: its noisy degree, and the "
+    "estimate from the law of all (blocks, where degrees are measured)",
     "vertices.txt": "the ids in the order of their labels, an id a line",
 }
 
@@ -146,7 +148,8 @@ def published_blocks(
             "labelling": labelling,
         },
         report=blocks_report(params, seen),
-        files=_files(vertices, release, _parts(release, context), context),
+        files=_files(vertices, release, _parts(release, context), context)
+        + _degrees(vertices, release, context),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
         public_seeds=_seeds(params, labelling),
     )
@@ -200,6 +203,20 @@ def _parts(release: BlockRelease, context: Context) -> bytes:
     return text.getvalue().encode()
 
 
+def _degrees(vertices: EdgeList, release: BlockRelease, context: Context) -> tuple[ResultFile, ...]:
+    noisy, estimates = release.measured.degrees, release.degrees
+    if noisy is None or estimates is None:
+        return ()
+    text = io.StringIO()
+    text.write("vertex,noisy,degree\n")
+    for own in _spans(noisy.size, context):
+        names = map(str, vertices.vertices[release.order[own]].tolist())
+        rows = zip(names, noisy[own].tolist(), estimates[own].tolist(), strict=True)
+        text.writelines(map("%s,%d,%.6g\n".__mod__, rows))
+    described = "noisy degrees and estimates of the true ones"
+    return (ResultFile("degrees.csv", "text/csv", text.getvalue().encode(), described),)
+
+
 def _leaf_regions(release: Release, context: Context) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -229,7 +246,6 @@ def _spans(size: int, context: Context) -> Iterator[slice]:
 
 FEDERATED_CELLS: Final = 16_384
 """Parts of the fine grid at most, over curators: 128 kB a piece."""
-ROUNDS_IN_ALL: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,10 +286,10 @@ def plan_of(params: Parameters, noise_share: Fraction) -> BlockPlan:
     own = over_curators(params)
     assert own.vertices is not None
     plan = block_plan_of(own, own.vertices, noise_share)
-    if plan.degrees and plan.vertices + plan.max_cells > MAX_DIMENSION:
+    most = MAX_DIMENSION - (plan.max_cells if plan.grid else 0)
+    if plan.degrees and plan.vertices > most:
         raise BadShares(
-            f"degrees of more than {MAX_DIMENSION - plan.max_cells} vertices do not fit into a "
-            "round: give them 0",
+            f"degrees of more than {most} vertices do not fit into a round: give them 0",
             pointer="/params/block_shares",
         )
     return plan
@@ -293,6 +309,8 @@ def next_sum(state: FederatedState) -> BlockSum | None:
     size, degrees, coarse, fine = (plan.epsilon * share for share in plan.shares)
     if state.measured is not None:
         return None
+    if not plan.grid:
+        return BlockSum(plan.vertices, "degrees", (degrees,))
     if state.size is None:
         return BlockSum(plan.vertices, "size", (size,))
     if state.coarse is None:
@@ -306,6 +324,8 @@ def next_sum(state: FederatedState) -> BlockSum | None:
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
     """The state after a sum was opened."""
     assert isinstance(asked, BlockSum)
+    if asked.kind == "degrees":
+        return replace(state, measured=Measured.of_degrees(opened))
     if state.size is None:
         return replace(state, size=max(1, int(opened[0])))
     if state.coarse is None:
@@ -354,7 +374,7 @@ ROUNDS: Final = FederatedRounds(
     aborted=aborted,
     release=release,
     preview=preview_rounds,
-    planned=lambda _state: ROUNDS_IN_ALL,
+    planned=lambda state: 3 if state.plan.grid else 1,
     when="stance sound, method blocks, edges as rows of two columns",
     budget=lambda params: params.epsilon,
 )

@@ -5,8 +5,7 @@ Spec: graph-der, section 10.2.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,11 +14,13 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.graph_der.exploration import rounded
 from algorithms.graph_der.parameters import Labelling
 from algorithms.graph_der.publication import labelled, order_of
 from algorithms.graph_der.regions import BlockPlan, Ints, Labels, Measured, measure
 from algorithms.simplex import on_simplex, on_simplices
+from tacit.encoders.graph_der_blocks import Fine
 from tacit.randomness import NoiseSource
 
 
@@ -62,14 +63,15 @@ _LEAST_WEIGHT: Final = 1 / 20
 
 @dataclass(frozen=True, eq=False)
 class BlockRelease:
-    """counts (parts,): edges that lie in each; low, high (m,): labels of the synthetic edges; order
-    (n,): the vertex with each label; common: true edges among them, for the operator only (None:
-    nobody has the true graph)."""
+    """counts (parts,): edges that lie in each; degrees (n,): estimates by label, None where none
+    are measured; low, high (m,): labels of the synthetic edges; order (n,): the vertex with each
+    label; common: true edges among them, for the operator only (None: no one has the graph)."""
 
     plan: BlockPlan
     labelling: Labelling
     measured: Measured
     counts: Ints
+    degrees: Floats | None
     low: Labels
     high: Labels
     order: NDArray[np.int32]
@@ -126,52 +128,71 @@ def synthetic(
 ) -> BlockRelease:
     """The release that follows from what was measured. Raises Cancelled."""
     context.progress(0.55, "making counts consistent")
-    counts = whole_counts(measured, plan, context.noise("rounding"))
-    weights = vertex_weights(measured.degrees, plan)
-    keys = drawn_pairs(measured, counts, weights, context)
+    degrees, clear = None, False
+    if measured.degrees is not None:
+        law = DegreeLaw.of(measured.degrees, float(plan.scale(1)), float(plan.noise_share))
+        # Where noise is more than what degrees differ by, their order is one of noise.
+        clear = not plan.grid or law.variance > law.noise_variance
+        ranked = law.ranked(measured.degrees, context.noise("equal degrees"))
+        degrees = ranked if clear else law.means(measured.degrees)
+    counts = whole_counts(measured, plan, degrees, context.noise("rounding"))
+    keys = drawn_pairs(measured.fine, counts, vertex_weights(degrees, plan.vertices), context)
+    if degrees is not None and clear:
+        keys = fitted_to_degrees(keys, measured.fine, degrees.astype(np.int64), context)
     first, second = np.divmod(keys, plan.vertices)
     ends = first.astype(np.int32), second.astype(np.int32)
-    return BlockRelease(plan, labelling, measured, counts, *ends, order, None)
+    return BlockRelease(plan, labelling, measured, counts, degrees, *ends, order, None)
 
 
-def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> Ints:
-    """(parts,) whole numbers of edges, each from 0 to the part's room.
+def whole_counts(
+    measured: Measured, plan: BlockPlan, degrees: Floats | None, source: NoiseSource
+) -> Ints:
+    """(parts,) whole numbers of edges, each from 0 to the part's room; degrees: estimates.
 
     First the coarse cells go to the simplex of their total, then the parts of each to that of its
     cell: what noise adds to empty regions is taken off there, and not off the dense ones.
     """
     fine, cells = measured.fine, measured.coarse.size
+    if not plan.grid:
+        assert degrees is not None
+        return np.minimum(int(degrees.sum()) // 2, fine.room)
     parts = measured.parts.astype(np.float64)
     number = np.bincount(fine.coarse, minlength=cells)
     lack = measured.coarse - np.bincount(fine.coarse, parts, cells)
     one, other = float(plan.scale(2)) ** 2, float(plan.scale(3)) ** 2 * number
     spread = lack * other / (one + other) / np.maximum(number, 1)
     parts += spread[fine.coarse]
+    # Variances of the cells as they are now, by half; so are those of the size and of the degrees.
+    left = one * other / (one + other)
+    total, weight = parts.sum() / left.sum(), 1 / left.sum()
+    for size, variance in _sizes(measured, plan):
+        total, weight = total + size / variance, weight + 1 / variance
+    spread = (total / weight - parts.sum()) * left / left.sum() / np.maximum(number, 1)
+    parts += spread[fine.coarse]
     totals = on_simplex(np.bincount(fine.coarse, parts, cells).astype(np.float64))
     held = on_simplices(parts, fine.coarse, totals)
     return rounded(np.minimum(held, fine.room), fine.room, source)
 
 
-def vertex_weights(degrees: Ints | None, plan: BlockPlan) -> Floats:
-    """(n,) above 0: noisy degrees drawn towards their mean, the more so the noisier they are."""
-    if degrees is None or degrees.mean() <= 0:
-        return np.ones(plan.vertices)
-    mean = float(degrees.mean())
-    noise = float(plan.noise_share) * laplace_variance(float(plan.scale(1)))
-    signal = max(0.0, float(degrees.var()) - noise)
-    shrunk = mean + signal / (signal + noise) * (degrees - mean)
-    weights: Floats = np.maximum(shrunk, mean * _LEAST_WEIGHT)
+def _sizes(measured: Measured, plan: BlockPlan) -> Iterator[tuple[float, float]]:
+    """Other estimates of the number of edges, with half their variance."""
+    yield measured.size, float(plan.scale(0)) ** 2
+    if measured.degrees is not None:
+        variance = measured.degrees.size * float(plan.scale(1)) ** 2
+        yield float(measured.degrees.sum()) / 2, variance / 4
+
+
+def vertex_weights(degrees: Floats | None, vertices: int) -> Floats:
+    """(n,) above 0: degrees, but none far below the mean; all alike without degrees."""
+    if degrees is None or not degrees.any():
+        return np.ones(vertices)
+    weights: Floats = np.maximum(degrees, degrees.mean() * _LEAST_WEIGHT)
     return weights
 
 
-def laplace_variance(scale: float) -> float:
-    """Of a discrete Laplace draw: 2 a / (1 - a)^2, a = e^(-1 / scale)."""
-    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
-
-
-def drawn_pairs(measured: Measured, counts: Ints, weights: Floats, context: Context) -> Ints:
+def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> Ints:
     """Sorted keys low * n + high of this many different pairs in each part, ends by weight."""
-    fine, n = measured.fine, weights.size
+    n = weights.size
     source = context.noise("edges")
     need = np.repeat(np.arange(counts.size), counts)
     held = np.zeros(0, np.int64)
@@ -191,6 +212,53 @@ def drawn_pairs(measured: Measured, counts: Ints, weights: Floats, context: Cont
             held = np.sort(np.concatenate((held, keys[new])), kind="stable")
             need = need[~new]
     return _filled(fine.bounds, need, held, n, source, lambda: context.progress(0.85, "filling"))
+
+
+def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -> Ints:
+    """Edges (keys, sorted) moved within their part, one end at a time, from vertices with more than
+    their degree to vertices with fewer, as long as that is possible; the parts keep their counts.
+    """
+    n, source = degrees.size, context.noise("fitting degrees")
+    for number in range(ROUNDS):
+        context.progress(0.85 + 0.02 * number / ROUNDS, "fitting degrees")
+        ends = np.stack(np.divmod(keys, n))
+        lack = degrees - np.bincount(ends.ravel(), minlength=n)
+        # One end of each edge in a round, of those that have too many edges.
+        side = (source.words(keys.size) & np.uint64(1)).astype(np.int64)
+        edges = np.flatnonzero(lack[ends[side, np.arange(keys.size)]] < 0)
+        edges = edges[np.argsort(source.words(edges.size))]
+        moved, kept = ends[side[edges], edges], ends[1 - side[edges], edges]
+        least = _number_of_equal(moved) < -lack[moved]
+        edges, moved, kept = edges[least], moved[least], kept[least]
+        sums = np.concatenate(([0.0], np.cumsum(np.maximum(lack, 0))))
+        low, high = np.minimum(moved, kept), np.maximum(moved, kept)
+        bounds = fine.bounds[fine.place(low.astype(np.int32), high.astype(np.int32))]
+        column = np.where(moved == low, 0, 2)
+        rows = np.arange(edges.size)
+        first, last = bounds[rows, column], bounds[rows, column + 1]
+        wanted = sums[last] > sums[first]
+        edges, kept = edges[wanted], kept[wanted]
+        drawn = _ends(sums, first[wanted], last[wanted], source)
+        new = np.minimum(drawn, kept) * n + np.maximum(drawn, kept)
+        good = (drawn != kept) & _new(new, keys)
+        good[good] = _number_of_equal(drawn[good]) < lack[drawn[good]]
+        if not edges.size:
+            break
+        keys[edges[good]] = new[good]
+        keys.sort(kind="stable")
+    return keys
+
+
+def _number_of_equal(values: Ints) -> Ints:
+    """(n,) how many equal ones stand before each."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    before = np.empty(values.size, np.int64)
+    before[order] = np.arange(values.size) - np.repeat(
+        starts, np.diff(np.append(starts, values.size))
+    )
+    return before
 
 
 def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:

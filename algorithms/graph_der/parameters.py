@@ -7,7 +7,7 @@ levels, sensitivities, labels. Spec: graph-der.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final, Literal
@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import MethodNeedsSound, Stance, asked_metrics, schema_range
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.regions import BlockPlan, Grid, Ints
+from algorithms.graph_der.regions import BlockPlan, BlockShares, Grid, Ints
 from tacit.encoders.graph_der_blocks import MOST_VERTICES
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
@@ -266,12 +266,15 @@ MOST_GROUP: Final = 10_000
 MOST_CELLS: Final = 50_000_000
 SHARES: Final = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 
-BLOCK_SHARES: Final = (
-    Fraction(3, 100),
-    Fraction(30, 100),
-    Fraction(268, 1000),
-    Fraction(402, 1000),
-)
+Aim = Literal["ranges", "degrees", "cuts", "balanced"]
+
+BLOCK_SHARES: Final[Mapping[Aim, BlockShares]] = {
+    "ranges": (Fraction(3, 100), Fraction(10, 100), Fraction(348, 1000), Fraction(522, 1000)),
+    "degrees": (Fraction(0), Fraction(1), Fraction(0), Fraction(0)),
+    "cuts": (Fraction(2, 100), Fraction(68, 100), Fraction(12, 100), Fraction(18, 100)),
+    "balanced": (Fraction(3, 100), Fraction(30, 100), Fraction(268, 1000), Fraction(402, 1000)),
+}
+"""Of `blocks`, for the number of edges, degrees, coarse and fine counts."""
 
 Labelling = Literal["given", "id", "random", "first_appearance"]
 Method = Literal["der", "blocks"]
@@ -320,10 +323,15 @@ class Parameters(WireModel):
         description="der: parts of epsilon for counting, for splitting points, for arranging "
         "edges; they sum to 1",
     )
-    block_shares: tuple[Exact, Exact, Exact, Exact] = Field(
-        BLOCK_SHARES,
-        description="blocks: parts of epsilon for the number of edges, degrees (0: none), coarse "
-        "and fine counts; they sum to 1",
+    aim: Aim = Field(
+        "balanced",
+        description="blocks: what epsilon is spent on: ranges (edges between ranges of labels), "
+        "degrees, cuts (edges between any two sets of vertices), balanced",
+    )
+    block_shares: tuple[Exact, Exact, Exact, Exact] | None = Field(
+        None,
+        description="blocks: in place of the aim's, parts of epsilon for the number of edges, "
+        "degrees (0: none; 1: these alone), coarse and fine counts; they sum to 1",
     )
     max_cells: int = Field(
         4_000_000,
@@ -361,6 +369,11 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
+    @property
+    def shares_of_blocks(self) -> BlockShares:
+        """As given, or the aim's."""
+        return self.block_shares or BLOCK_SHARES[self.aim]
+
     def method_of(self, stance: Stance) -> Method:
         """The one that runs: `auto` is `blocks`, whatever the graph."""
         if self.method is None:
@@ -388,10 +401,12 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         )
     if min(params.shares) <= 0 or sum(params.shares) != 1:
         raise BadShares("are positive and sum to 1", pointer="/params/shares")
-    shares = params.block_shares
-    if min(shares) < 0 or min(shares[0], *shares[2:]) == 0 or sum(shares) != 1:
+    shares = params.shares_of_blocks
+    positive = shares[1] == 1 or min(shares[0], *shares[2:]) > 0
+    if min(shares) < 0 or not positive or sum(shares) != 1:
         raise BadShares(
-            "sum to 1 and are positive, but for that of the degrees", pointer="/params/block_shares"
+            "sum to 1 and are positive, but for that of the degrees; or these have all",
+            pointer="/params/block_shares",
         )
     if not 16 <= params.max_cells <= MOST_CELLS:
         raise BadCells(f"must be between 16 and {MOST_CELLS}", pointer="/params/max_cells")
@@ -424,7 +439,7 @@ def block_plan_of(
     check_parameters(params, "sound")
     _check_vertices(params, vertices)
     plan = BlockPlan(
-        vertices, params.epsilon, params.block_shares, params.k, params.max_cells, noise_share
+        vertices, params.epsilon, params.shares_of_blocks, params.k, params.max_cells, noise_share
     )
     if max(plan.scale(query) for query in range(4) if plan.shares[query]) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this share", pointer="/params/epsilon")

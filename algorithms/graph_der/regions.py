@@ -1,7 +1,7 @@
 """Regions of the adjacency matrix: grid, numbers of cells, counts by a summed-area table; the
 arguments and results of the plain and the compiled kernel of splitting points; and method `blocks`.
 
-Method `blocks` measures an adaptive grid of the matrix and the degrees, with noise:
+Method `blocks` measures an adaptive grid of the matrix, the degrees or both, with noise:
 
     size     |E|                                              sensitivity 1
     coarse   edges of each of B (B + 1) / 2 cells             1: an edge lies in one
@@ -256,8 +256,15 @@ class BlockPlan:
         """Whether degrees are requested."""
         return self.shares[1] > 0
 
+    @property
+    def grid(self) -> bool:
+        """Whether edges and cells are counted; else degrees alone are."""
+        return self.shares[2] > 0
+
     def ranges(self, size: int) -> int:
         """B, for this noisy number of edges."""
+        if not self.grid:
+            return 1
         budget = float(self.epsilon * (self.shares[2] + self.shares[3])) / self.inflation
         wanted = round(math.sqrt(2 * size * budget / _COARSE) / 3)
         most = min(self.vertices // 2, math.isqrt(self.max_cells))
@@ -265,6 +272,8 @@ class BlockPlan:
 
     def expected_cells(self, size: int) -> int:
         """About how many fine cells suit this many edges."""
+        if not self.grid:
+            return 1
         fine = float(self.epsilon * self.shares[3]) / self.inflation
         return min(self.max_cells, round(size * fine / _FINE + 2 * self.ranges(size) ** 2))
 
@@ -293,6 +302,13 @@ class Measured:
     parts: Ints
     degrees: Ints | None
 
+    @classmethod
+    def of_degrees(cls, degrees: Ints) -> Measured:
+        """Noisy degrees (n,) alone: the whole matrix is one part."""
+        fine = Coarse.of(degrees.size, 1).whole()
+        size = np.array([max(1, round(float(degrees.sum()) / 2))])
+        return cls(int(size[0]), size, fine, size, degrees)
+
 
 def sides_of(grid: Coarse, counts: Ints, plan: BlockPlan) -> Ints:
     """(cells,) s: how finely each coarse cell is cut, by its noisy count; all lowered alike until
@@ -318,6 +334,13 @@ def measure(low: Labels, high: Labels, plan: BlockPlan, context: Context) -> Mea
         noise = DiscreteLaplace(plan.scale(query)).draw(context.noise(stage), counts.size)
         return np.asarray(counts + noise, np.int64)
 
+    degrees = None
+    if plan.degrees:
+        ends = np.bincount(low, minlength=plan.vertices)
+        ends += np.bincount(high, minlength=plan.vertices)
+        degrees = noisy(ends, 1, "degrees")
+        if not plan.grid:
+            return Measured.of_degrees(degrees)
     size = max(1, int(noisy(np.array([low.size]), 0, "size")[0]))
     grid = Coarse.of(plan.vertices, plan.ranges(size))
     cells = grid.cells[0].size
@@ -325,9 +348,4 @@ def measure(low: Labels, high: Labels, plan: BlockPlan, context: Context) -> Mea
     fine = Fine.of(grid, sides_of(grid, coarse, plan))
     counted = np.bincount(fine.place(low, high), minlength=fine.room.size)
     parts = noisy(counted, 3, "fine counts")
-    degrees = None
-    if plan.degrees:
-        ends = np.bincount(low, minlength=plan.vertices)
-        ends += np.bincount(high, minlength=plan.vertices)
-        degrees = noisy(ends, 1, "degrees")
     return Measured(size, coarse, fine, parts, degrees)

@@ -15,7 +15,7 @@ import numpy as np
 
 from algorithms.contract import Stance
 from algorithms.datasets.edge_list import MAX_EDGES
-from algorithms.graph_der.block_graph import laplace_variance
+from algorithms.graph_der.degrees import laplace_variance
 from algorithms.graph_der.exploration import Tree
 from algorithms.graph_der.parameters import (
     LIMIT_LINES,
@@ -27,6 +27,7 @@ from algorithms.graph_der.parameters import (
 )
 from algorithms.graph_der.publication import CUT_MASS
 from algorithms.graph_der.regions import BlockPlan, Measured
+from algorithms.verdict import by_error, with_verdict
 from tacit.errors import Invalid
 from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.report.builder import (
@@ -379,15 +380,16 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
         lines.append(builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **said))
     asked = [
         (name, touched, share)
-        for name, touched, share in zip(QUERIES, TOUCHED, params.block_shares, strict=True)
+        for name, touched, share in zip(QUERIES, TOUCHED, params.shares_of_blocks, strict=True)
         if share
     ]
     return builder.report(
         "adaptive grid of noisy counts, and noisy degrees",
         {
             "method": "blocks",
+            "aim": params.aim,
             "k": params.k,
-            "block_shares": [format_exact(share) for share in params.block_shares],
+            "block_shares": [format_exact(share) for share in params.shares_of_blocks],
         },
         sensitivity=tuple(
             SensitivityStatement(value=str(touched * params.k), source="declared", part=name)
@@ -400,17 +402,19 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
             for name, touched, share in asked
         ),
         sampler=sampler_delta(5 * params.k, params.epsilon),
-        method="four queries whose parts of epsilon add up exactly, as fractions; an edge is one "
-        "coarse cell, one part of it, and an end of two vertices; the fine grid is a function of "
-        "coarse counts that were released (adaptive composition of pure DP); all scales are k "
-        "times as large",
+        method="queries whose parts of epsilon add up exactly, as fractions; an edge is one coarse "
+        "cell, one part of it, and an end of two vertices; the fine grid is a function of coarse "
+        "counts that were released (adaptive composition of pure DP); all scales are k times as "
+        "large",
         public_parameters=(
             "vertex set, its number, labelling",
-            "epsilon, k, block_shares, max_cells",
+            "epsilon, k, aim, block_shares, max_cells",
         ),
         post_processing=(
-            "fine counts made to add up to coarse ones, none below 0 or above its pairs",
-            "degrees drawn towards their mean; edges drawn by them inside each part",
+            "fine counts made to add up to coarse ones, these to the number of edges, none below 0 "
+            "or above its pairs",
+            "the law of degrees estimated from noisy ones, and each vertex's degree from both",
+            "edges drawn by degrees inside each part, ends moved within it to fit them",
         ),
         not_protected=(
             "Vertices: who is in the vertex set is public.",
@@ -441,8 +445,20 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
 
 def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     """From the released number of edges, or the guessed one; none without either."""
-    shares, epsilon = params.block_shares, params.epsilon / params.k
-    found: dict[str, Any] = {
+    shares, epsilon = params.shares_of_blocks, params.epsilon / params.k
+    if shares[1] == 1:
+        found: dict[str, Any] = {
+            "basis": "the noise of a degree, before it is drawn to the law of all degrees; edges "
+            "between ranges of labels follow from degrees alone, and have no forecast",
+            "degree_deviation": math.sqrt(laplace_variance(float(2 / epsilon))),
+        }
+        if seen is None:
+            return found
+        mean = 2 * seen.measured.size / seen.plan.vertices
+        relative = found["degree_deviation"] / mean
+        figure = f"the noise of a degree is {relative:.2g} of their mean, {mean:.3g}"
+        return with_verdict(found, by_error(relative), figure)
+    found = {
         "basis": "edges in a rectangle of labels over a part of all pairs: the noise of the coarse "
         "and fine counts in it together, within a factor of 2 on the graphs tried, and in addition "
         "at most half the edges of the parts that its border cuts",
@@ -458,13 +474,15 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     else:
         return found | {"reason": "needs edges_hint, or the number of edges that is released"}
     ranges = plan.ranges(size)
-    return found | {
+    deviations = {area: plan.rectangle_deviation(area, ranges, parts) for area in _AREAS}
+    relative = deviations[_AREAS[0]] / float(_AREAS[0] * size)
+    figure = f"a tenth of all pairs errs by {relative:.2g} of a tenth of the edges"
+    found |= {
         "edges": size,
         "cells": parts,
-        "rectangle_deviation": {
-            format_exact(area): plan.rectangle_deviation(area, ranges, parts) for area in _AREAS
-        },
+        "rectangle_deviation": {format_exact(area): each for area, each in deviations.items()},
     }
+    return with_verdict(found, by_error(relative), figure)
 
 
 def _forecast_of_der(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
@@ -492,6 +510,7 @@ def _block_details(
         },
         "not_of_the_source": True,
         "publication": _PUBLICATION,
+        "aim": params.aim if params.block_shares is None else "block_shares",
         "spent": {
             name: {
                 "epsilon": amount(params.epsilon * share),

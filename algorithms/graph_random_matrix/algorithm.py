@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.degree_vector import (
+    DegreeVector,
+    noisy_degrees,
+    noisy_edges,
+)
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.federated import REPORTS
 from algorithms.graph_random_matrix.flipping import (
     Flip,
+    check_signal,
     check_size,
     chosen_estimator,
+    epsilon_left,
     flip_of,
     flipped,
     flipped_spectrum,
@@ -32,6 +39,7 @@ from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
     MATRIX,
     evaluation_pictures,
+    found_in_degrees,
     found_in_flips,
     found_in_iteration,
     found_in_matrix,
@@ -56,7 +64,8 @@ from algorithms.graph_random_matrix.publication import (
     iterate,
     publish,
 )
-from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
+from algorithms.graph_random_matrix.report import spectrum_report
+from algorithms.graph_random_matrix.statements import NAME, Facts
 from algorithms.path_publishing.levelled_graph import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
@@ -67,16 +76,18 @@ DENSE: Final = Fraction(1, 32)
 
 RESULT: Final = {
     "mode": "publish, spectral or pcc",
-    "estimator": "range, subspace or flip",
+    "estimator": "range, subspace, flip or degrees",
     "vertices": "how many rows there are",
     "columns": "of the published matrix (range)",
     "projection": "kind and nonzeros of the public matrix P; its seed stands with the public seeds",
     "unit": "what a number of the published matrix is worth",
     "sigma": "deviation of the noise for rows of P of length 1",
     "noise_deviation": "of one entry, after the unit (subspace: of each step; flip: of the "
-    "unbiased estimate)",
+    "unbiased estimate; degrees: of a degree)",
     "probability": "with which every pair was flipped (flip)",
     "released_edges": "how many the flipped graph has (flip)",
+    "noisy_edges": "their number, by which auto chose; null where it was not counted (flip, "
+    "degrees)",
     "eigenvalues": "with their sign and without what noise adds; 0: noise alone would show it "
     "(flip)",
     "singular_values": "falling; they estimate the largest |eigenvalues|, where above noise",
@@ -87,6 +98,7 @@ RESULT: Final = {
     "matrix.npy": "A P + Q divided by the unit, a row for each vertex (range)",
     "flipped.npy": "the flipped graph's edges (edges, 2) as rows, or the bits of its pairs where p "
     "is above 1/32 (flip, publish)",
+    "degrees.npy": "noisy degrees, a number for each vertex (degrees, publish)",
     "iterates.npy": "A X + noise of each step, divided by the unit (subspace)",
     "vertices.csv": "the vertices in order of rows; with their cluster (spectral), and their score "
     "and rank by principal component centrality (spectral, pcc)",
@@ -105,9 +117,10 @@ def check(dataset: EdgeList, params: Parameters, stance: Stance) -> None:
     if not dataset.edges and not dataset.declared:
         raise GraphTooSmall("has an edge, or a vertex set of its own", pointer="/dataset")
     choice = chosen_estimator(params, stance, dataset.count)
-    if choice.chosen == "flip":
+    check_signal(choice, params)
+    if choice.chosen == "flip" or choice.counts_edges:
         check_size(dataset.count, params)
-    else:
+    elif choice.chosen != "degrees":
         settings_of(resolved(params, choice), stance, dataset.count)
 
 
@@ -119,8 +132,14 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
     if seed is None:
         seed = int(context.noise("projection seed").words(1)[0])
     context.progress(0.0, "neighbours")
+    edges: int | None = None
+    if choice.counts_edges:
+        edges = noisy_edges(dataset, params.epsilon or Fraction(1), context)
+        choice = chosen_estimator(params, stance, dataset.count, edges)
     if choice.chosen == "flip":
-        return _flip(dataset, params, seed, context)
+        return _flip(dataset, params, edges, seed, context)
+    if choice.chosen == "degrees":
+        return _degrees(dataset, params, edges, seed, context)
     settings = settings_of(resolved(params, choice), stance, dataset.count)
     graph = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
     theory = None
@@ -173,7 +192,36 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
     return replace(outcome, evaluation=compared | _counts(dataset))
 
 
-def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) -> Outcome:
+def _degrees(
+    dataset: EdgeList, params: Parameters, edges: int | None, seed: int, context: Context
+) -> Outcome:
+    """A release of noisy degrees, and of the first vector that they show."""
+    scale = 2 / epsilon_left(params)
+    count = min(params.k, dataset.count)
+    released = noisy_degrees(dataset, scale, context)
+    vector = DegreeVector.of(released, scale, count)
+    findings = found_in_degrees(vector, params.mode, seed, context)
+    published = {"noise_deviation": vector.noise_variance**0.5, "noisy_edges": edges}
+    files: tuple[ResultFile, ...] = ()
+    if params.mode == "publish":
+        buffer = io.BytesIO()
+        np.save(buffer, released)
+        described = "noisy degrees, in order of rows of vertices.csv"
+        files = (ResultFile.binary("degrees.npy", buffer.getvalue(), described),)
+    facts = Facts(dataset.count, dataset.declared, None, noisy_edges=edges)
+    outcome = outcome_of(
+        dataset.vertices, params, "sound", facts, findings, published, files, seed, context
+    )
+    if params.metrics is None:
+        return outcome
+    truth = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
+    compared = evaluate(truth, findings, count, None, params.metrics, context)
+    return replace(outcome, evaluation=compared | _counts(dataset))
+
+
+def _flip(
+    dataset: EdgeList, params: Parameters, edges: int | None, seed: int, context: Context
+) -> Outcome:
     """A release of the flipped graph, or of what it shows."""
     law = flip_of(params)
     released = flipped(dataset, law, context)
@@ -185,11 +233,12 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
     published = {
         "probability": f"{law.threshold}/{WORD}",
         "released_edges": released.edges,
+        "noisy_edges": edges,
         "noise_deviation": law.variance**0.5,
         "eigenvalues": (np.sign(found.raw) * found.spectrum.values).tolist(),
     }
     files = (_flipped_file(released, law),) if params.mode == "publish" else ()
-    facts = Facts(dataset.count, dataset.declared, None)
+    facts = Facts(dataset.count, dataset.declared, None, noisy_edges=edges)
     outcome = outcome_of(
         dataset.vertices, params, "sound", facts, findings, published, files, seed, context
     )

@@ -28,7 +28,8 @@ from algorithms.graph_random_matrix.outcome import (
 )
 from algorithms.graph_random_matrix.parameters import Parameters, settings_of
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.graph_random_matrix.report import Facts, spectrum_report
+from algorithms.graph_random_matrix.report import spectrum_report
+from algorithms.graph_random_matrix.statements import Facts
 from tacit.encoders.graph_random_matrix import RowReports
 from tacit.errors import Invalid
 from tacit.report.figures import delta_amount, epsilon_amount

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -24,12 +25,20 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.degree_vector import (
+    COUNT_SHARE,
+    LEAST_COSINE,
+    cosine_of_degrees,
+    cosine_past,
+    no_signal,
+)
 from algorithms.graph_random_matrix.linear_algebra import Adjacency, Beat, Floats, Spectrum, quiet
 from algorithms.graph_random_matrix.parameters import (
     BadDelta,
     BadEpsilon,
     Estimator,
     GraphTooLarge,
+    NoSignalExpected,
     Parameters,
     automatic_columns,
     check_parameters,
@@ -245,6 +254,8 @@ class Choice:
     asked: str
     chosen: Estimator | None
     described: dict[str, Any]
+    counts_edges: bool = False
+    """Whether the number of edges has a share of epsilon, by which flips or degrees are chosen."""
 
 
 def flip_of(params: Parameters) -> Flip:
@@ -252,7 +263,7 @@ def flip_of(params: Parameters) -> Flip:
     if params.sigma is not None:
         raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")
     try:
-        return Flip.of(_epsilon(params))
+        return Flip.of(epsilon_left(params))
     except ValueError:
         raise BadEpsilon("too small for flips", pointer="/params/epsilon") from None
 
@@ -269,28 +280,62 @@ def check_size(vertices: int, params: Parameters) -> None:
         raise GraphTooLarge(vertices, _largest(params.mean_degree, law))
 
 
-def chosen_estimator(params: Parameters, stance: Stance, vertices: int | None = None) -> Choice:
-    """The choice. Raises what `check_parameters` raises, and BadEpsilon."""
+def epsilon_left(params: Parameters) -> Fraction:
+    """Of flips or degrees: what the number of edges leaves, where `auto` counts them."""
+    counted = params.estimator_of("sound") == "auto"
+    return _epsilon(params) * (1 - COUNT_SHARE if counted else 1)
+
+
+def check_signal(choice: Choice, params: Parameters) -> None:
+    """Raises NoSignalExpected, before anything is spent, unless the job says `anyway`."""
+    if choice.described.get("no_signal_expected") and not params.anyway:
+        raise NoSignalExpected(
+            f"the first vector's cosine is expected below {LEAST_COSINE} at this epsilon and "
+            f"mean degree ({float(params.mean_degree):g}): give true to run all the same",
+            pointer="/params/anyway",
+        )
+
+
+def chosen_estimator(
+    params: Parameters, stance: Stance, vertices: int | None = None, edges: int | None = None
+) -> Choice:
+    """The choice; edges: their noisy number, in place of the guessed mean degree. Raises what
+    `check_parameters` raises, and BadEpsilon."""
     check_parameters(params, stance)
     asked = params.estimator_of(stance)
     if stance == "paper":
         return Choice(asked, "range", {"asked": asked, "chosen": "range"})
     described: dict[str, Any] = {"asked": asked}
     chosen: Estimator | None = None
+    counts_edges = False
+    degree = float(params.mean_degree)
+    if edges is not None and vertices:
+        degree = 2 * edges / vertices
+        described["noisy_edges"] = edges
     if asked != "auto":
         chosen = asked
     else:
         limit = flip_limit(params)
-        if params.delta == 0:
+        rivals: tuple[Estimator, ...] = ("flip", "degrees")
+        if params.delta > 0 and (limit == 0 or (vertices is not None and vertices > limit)):
+            rivals = ("subspace", "degrees")
+        if params.sigma is not None:
+            chosen = "subspace"
+        elif vertices is not None:
+            counts_edges = rivals[0] == "flip"
+            cosines = expected_cosines(params, vertices, degree)
+            chosen = max((cosines[each], each) for each in rivals)[1]
+            described["no_signal_expected"] = no_signal({each: cosines[each] for each in rivals})
+        elif params.delta == 0:
             chosen = "flip"
         elif limit == 0:
             chosen = "subspace"
-        elif vertices is not None:
-            chosen = "flip" if vertices <= limit else "subspace"
         described["rule"] = {
             "flip_up_to_vertices": limit,
             "because": "noise of flips grows with the vertices n, that of the iteration does not: "
-            f"flip if n v <= {HEAVY} k T / (2 rho) and R fits; at delta 0 always",
+            f"flips if n v <= {HEAVY} k T / (2 rho) and R fits, at delta 0 always, else the "
+            "iteration; degrees where their expected cosine is larger, which for flips is decided "
+            "by the number of edges with a fiftieth of epsilon",
         }
     described["chosen"] = chosen
     sizes = EXAMPLES if vertices is None else (vertices,)
@@ -299,7 +344,35 @@ def chosen_estimator(params: Parameters, stance: Stance, vertices: int | None = 
         "an eigenvector whose |eigenvalue| is below it is lost; flip: theory, sharp; subspace: of "
         "a basis as heavy as the rule says; range: theory, for the guessed mean degree"
     )
-    return Choice(asked, chosen, described)
+    if params.sigma is None:
+        described["expected_cosine"] = {
+            str(size): {
+                name: float(f"{cosine:.3g}")
+                for name, cosine in expected_cosines(params, size, degree).items()
+            }
+            for size in sizes
+        }
+    return Choice(asked, chosen, described, counts_edges)
+
+
+def expected_cosines(
+    params: Parameters, vertices: int, mean_degree: float
+) -> dict[Estimator, float]:
+    """Of the first vector, by estimator; 0 where one does not serve these parameters."""
+    epsilon = float(epsilon_left(params))
+    cosines: dict[Estimator, float] = {
+        "degrees": cosine_of_degrees(vertices, mean_degree, epsilon),
+        "flip": 0.0,
+        "subspace": 0.0,
+    }
+    noises: dict[Estimator, Callable[[], float]] = {
+        "flip": lambda: vertices * flip_of(params).variance,
+        "subspace": lambda: _iteration_noise(params),
+    }
+    for name, noise in noises.items():
+        with suppress(Invalid):
+            cosines[name] = cosine_past(noise(), vertices, mean_degree)
+    return cosines
 
 
 def flip_limit(params: Parameters) -> int:
@@ -307,7 +380,7 @@ def flip_limit(params: Parameters) -> int:
     if params.sigma is not None:
         return 0
     try:
-        law = flip_of(params)
+        law = flip_of(params.model_copy(update={"estimator": "flip"}))
     except BadEpsilon:
         return 0
     largest = _largest(params.mean_degree, law)

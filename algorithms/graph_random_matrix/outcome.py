@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
 from algorithms.drawing import BLUE, GREY, can_draw, picture
+from algorithms.graph_random_matrix.degree_vector import DegreeVector
 from algorithms.graph_random_matrix.flipping import FlippedSpectrum, chosen_estimator
 from algorithms.graph_random_matrix.linear_algebra import (
     ROWS,
@@ -31,7 +32,8 @@ from algorithms.graph_random_matrix.linear_algebra import (
 )
 from algorithms.graph_random_matrix.parameters import Mode, Parameters, Settings, noise_edge
 from algorithms.graph_random_matrix.publication import Iteration, Release
-from algorithms.graph_random_matrix.report import Facts, spectrum_report
+from algorithms.graph_random_matrix.report import spectrum_report
+from algorithms.graph_random_matrix.statements import Facts
 from algorithms.kmeans.starts import spread_start
 from tacit.encoders.graph_random_matrix import philox
 from tacit.records.text_files import line_of, written
@@ -176,7 +178,7 @@ def outcome_of(
         signal_below_noise=findings.signal_below_noise,
         values_above_noise=findings.values_above_noise,
     )
-    choice = chosen_estimator(params, stance, len(vertices))
+    choice = chosen_estimator(params, stance, len(vertices), facts.noisy_edges)
     outcome = Outcome(
         result={
             "mode": params.mode,
@@ -398,6 +400,13 @@ def found_in_flips(found: FlippedSpectrum, mode: Mode, seed: int, context: Conte
         return Findings(sizes, found.level, found.spectrum)
     completed = _completed(found.spectrum, found.level, mode, seed, context)
     return replace(completed, values=sizes)
+
+
+def found_in_degrees(vector: DegreeVector, mode: Mode, seed: int, context: Context) -> Findings:
+    """By noisy degrees; clusters and scores only where they differ by more than noise."""
+    if not vector.spectrum.values.any():
+        return Findings(vector.spectrum.values, vector.level, vector.spectrum)
+    return _completed(vector.spectrum, vector.level, mode, seed, context)
 
 
 def _completed(

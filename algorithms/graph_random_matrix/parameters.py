@@ -78,10 +78,17 @@ class GraphTooLarge(TooLarge):
         )
 
 
+class NoSignalExpected(Invalid):
+    """By public numbers no estimator is expected to show the first vector."""
+
+    name = "no_signal_expected"
+    title = "No signal is expected"
+
+
 # Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
 
 Mode = Literal["publish", "spectral", "pcc"]
-Estimator = Literal["range", "subspace", "flip"]
+Estimator = Literal["range", "subspace", "flip", "degrees"]
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_DELTA: Final = Fraction(1, 1000)
@@ -149,12 +156,17 @@ class Parameters(WireModel):
         None,
         description="range: singular vectors of the published matrix (default of publish and of "
         "paper); subspace: noisy subspace iteration; flip: every pair flipped with a small "
-        "probability, delta 0; auto: flip or subspace, by the number of vertices (default of "
-        "spectral and pcc); all but range in sound only",
+        "probability, delta 0; degrees: the first vector alone, by noisy degrees, delta 0; auto: "
+        "the one that is expected to show most, by the number of vertices and a noisy number of "
+        "edges (default of spectral and pcc); all but range in sound only",
     )
     iterations: Annotated[
         int, Field(description="steps of the subspace estimator, 1 to 32", ge=1, le=32)
     ] = 4
+    anyway: bool = Field(
+        False,
+        description="run although no signal is expected: the first vector's cosine is below .1",
+    )
     mean_degree: Exact = Field(
         Fraction(20),
         description="a public guess of edges at a vertex, for auto and forecasts; no privacy "
@@ -195,7 +207,8 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadEpsilon("epsilon or sigma, not both", pointer="/params/epsilon")
     if params.epsilon is not None and not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
-    pure = stance == "sound" and params.estimator_of(stance) in ("flip", "auto")
+    estimators = ("flip", "degrees", "auto")
+    pure = stance == "sound" and params.estimator_of(stance) in estimators
     if not (0 < params.delta <= MOST_DELTA or (pure and params.delta == 0)):
         raise BadDelta("must be above 0 and at most 0.001; 0 with flip", pointer="/params/delta")
     if params.delta == 0 and params.sigma is not None:
@@ -216,8 +229,8 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise Invalid("is not negative", pointer="/params/mean_degree")
     if stance == "paper" and params.estimator not in (None, "range"):
         raise MethodNeedsSound("the source has range alone", pointer="/params/estimator")
-    if params.estimator == "flip" and params.sigma is not None:
-        raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")
+    if params.estimator in ("flip", "degrees") and params.sigma is not None:
+        raise BadEpsilon("they take an epsilon, not a sigma", pointer="/params/sigma")
 
 
 # The columns of the published matrix are m samples of covariance (A^2 + m sigma^2 I) / m, whose

@@ -1,35 +1,37 @@
 """The privacy report of a run: claimed and verified guarantees, for both stances.
 
-What is public after a run, the fixed sentences, and the report of flipped pairs: pure epsilon for
-an edge, delta 0. Spec: graph-random-matrix, sections 4.2 and 9.
+Those of flipped pairs and noisy degrees are in `pure_reports`. Spec: graph-random-matrix, sections
+4.2 and 9.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.graph_random_matrix.flipping import (
-    Choice,
-    Flip,
     chosen_estimator,
-    flip_of,
     resolved,
 )
 from algorithms.graph_random_matrix.parameters import (
     EDGE,
-    Mode,
     Parameters,
     Settings,
     best_squared_cosine,
     settings_of,
-    squared_cosine_of_flips,
 )
-from algorithms.graph_random_matrix.publication import Release
-from algorithms.path_publishing.levelled_graph import WORD
+from algorithms.graph_random_matrix.pure_reports import degrees_report, flip_report
+from algorithms.graph_random_matrix.statements import (
+    NAME,
+    NO_SIGNAL,
+    NOT_PROTECTED,
+    PLACES,
+    Facts,
+    finding_caveats,
+    with_expected_cosine,
+)
 from tacit.noise.gaussian_privacy import (
     distinguishing_advantage,
     gaussian_epsilon,
@@ -38,11 +40,8 @@ from tacit.noise.gaussian_privacy import (
 )
 from tacit.report.builder import (
     EVALUATED,
-    FOR_SUBMITTER,
     NO_FIGURE,
-    NOISE_SOURCE,
     NOT_VERIFIED,
-    ONE_RELEASE,
     OUTSIDE_BUDGET,
     RECIPIENT,
     RUN_TIME_UNSEEN,
@@ -58,56 +57,15 @@ from tacit.report.model import (
 )
 from tacit.wire import format_exact
 
-NAME: Final = "graph-random-matrix"
-PLACES: Final = (1, 2, 4, 8, 16)
-"""Eigenvectors, from 1, that a forecast mentions."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is public after a run. release: None unless a matrix was published."""
-
-    vertices: int
-    declared: bool
-    release: Release | None
-    signal_below_noise: bool = False
-    values_above_noise: int = 0
-
-
-# Spec: graph-random-matrix, section 4.2.
-
 FLOATING: Final = (
     "floating-point Gaussian noise: the low bits of a float can show what a value was not. No "
     "figure is stated."
 )
-NOT_PROTECTED: Final = (
-    "The unit is one edge. A vertex with all its edges is not protected; k edges are protected as "
-    "one is at sigma / k.",
-    "Hubs: a vertex with many edges stands out, and its number of edges can be estimated.",
-    "Membership: which vertices there are is published.",
-    "What many edges have in common, such as clusters, is what the release shows.",
-    FOR_SUBMITTER,
-)
-
-TAKEN: Final = (
-    "The vertices were taken from the edges: that each of them has an edge is published. Declare "
-    "the dataset's universe to protect that."
-)
-BELOW: Final = (
-    "signal_below_noise: the largest singular value is one that noise alone would show. Clusters "
-    "and rankings of this release mean nothing."
-)
-PARTLY: Final = (
-    "values_above_noise: {above} of the {used} directions in use stand out from the noise; the "
-    "others may be noise, and so may the clusters and ranks that rest on them."
-)
-
 UNDECIDED: Final = (
     "The number of vertices decides between two estimators (details, method): with few, pairs are "
     "flipped, which is epsilon at delta 0; what is stated here is of the other, the subspace "
     "iteration."
 )
-
 _TWO_ROWS: Final = (
     "The proof changes one entry; an undirected edge is two, in two rows: sqrt 2 times the "
     "sensitivity of one row."
@@ -179,133 +137,6 @@ def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tup
     return tuple(held)
 
 
-def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
-    """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
-    if facts is None:
-        return ()
-    held = () if facts.declared else (TAKEN,)
-    above = facts.values_above_noise
-    if facts.signal_below_noise:
-        return (*held, BELOW)
-    if mode != "publish" and above < used:
-        return (*held, PARTLY.format(above=above, used=used))
-    return held
-
-
-# Spec: graph-random-matrix, sections 3.7 and 9. Made of public values only.
-
-PUBLICATION: Final = (
-    "flipping the edges of block models: Hehir, Slavkovic and Niu, 2022; of general graphs: "
-    "arXiv 2309.06867. The amplification by shuffling of arXiv 2510.07136 is not used, since "
-    "outputs name vertices"
-)
-
-
-def flip_report(params: Parameters, choice: Choice, facts: Facts | None) -> PrivacyReport:
-    """Of a run, planned or done. Raises BadEpsilon."""
-    law = flip_of(params)
-    builder = ReportBuilder(NAME, "algorithms.path_publishing.levelled_graph", "sound", "edge")
-    epsilon = Fraction(1) if params.epsilon is None else params.epsilon
-    edge = "knows every other edge; one undirected edge more or less"
-    held = () if facts is None else finding_caveats(params.mode, params.k, facts)
-    return builder.report(
-        "every pair of vertices flipped with one probability",
-        {"mode": params.mode, "estimator": "flip", "k": params.k},
-        method="the likelihood ratio of one coin, (1 - p) / p, is at most e^epsilon: p is rounded "
-        "up to a multiple of 2^-64; all other coins are the same in neighbours",
-        sensitivity=(
-            SensitivityStatement(value="1", source="declared", part="pairs that an edge changes"),
-        ),
-        verified=(
-            builder.laplace_line(
-                "a",
-                edge,
-                epsilon,
-                f"p = {law.threshold} / 2^64, and ln((1 - p) / p), rounded up, is "
-                f"{epsilon_amount(law.epsilon)}",
-                conditions=("the same vertices with and without the edge",),
-            ),
-        ),
-        charged=builder.charge(epsilon),
-        noise=(
-            builder.noise("every pair of vertices", None, "flip").model_copy(
-                update={"distribution": "coin", "probability": amount(law.probability)}
-            ),
-        ),
-        public_parameters=(
-            "the vertices and their order, and so their number",
-            "every parameter",
-        ),
-        post_processing=(
-            "the unbiased estimate of the adjacency matrix, its eigenvalues and vectors",
-            "clusters by k-means on the vectors' rows, principal component centrality, ranking",
-        ),
-        not_protected=NOT_PROTECTED,
-        voided_by=(
-            "a seed given for the job: the coins can be repeated",
-            "k or other parameters tuned on the true spectrum",
-            "a pair flipped twice on its own: two releases, twice epsilon",
-            "the evaluation published",
-        ),
-        assumptions=(
-            "The coordinator keeps the graph and is trusted with it.",
-            NOISE_SOURCE,
-            "Parameters were chosen without looking at the graph.",
-            "The vertices are public.",
-            RUN_TIME_UNSEEN,
-        ),
-        caveats=(ONE_RELEASE, *held, *((EVALUATED,) if params.metrics is not None else ())),
-        evaluation_attached=params.metrics is not None,
-        error=_flip_error(params, law, facts),
-        details=_flip_details(law, choice, facts),
-    )
-
-
-def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str, Any]:
-    """The forecast, sharp for each eigenvalue: 1 - n v / lambda^2."""
-    result: dict[str, Any] = {
-        "basis": "squared cosine between an eigenvector and its estimate is 1 - n v / lambda^2, n "
-        "the vertices: lost below sqrt(n v); at most that of lambda_i^2 = degree n / i, for any "
-        "graph with the guessed mean degree",
-        "mean_degree": amount(params.mean_degree),
-        "entry_variance": law.variance,
-        "noise_deviation": math.sqrt(law.variance),
-    }
-    if facts is None:
-        return result
-    n, degree = facts.vertices, float(params.mean_degree)
-    best = {
-        str(place): round(
-            squared_cosine_of_flips(math.sqrt(degree * n / place), n * law.variance), 4
-        )
-        for place in PLACES
-        if place <= params.k
-    }
-    return result | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
-
-
-def _flip_details(law: Flip, choice: Choice, facts: Facts | None) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "method": choice.described,
-        "not_of_the_source": True,
-        "publication": PUBLICATION,
-        "several_edges": "k edges together: k times epsilon",
-        "evaluation_is_private": True,
-        "flip": {
-            "probability": f"{law.threshold}/{WORD}",
-            "epsilon": epsilon_amount(law.epsilon),
-        },
-    }
-    if facts is not None:
-        details["vertices"] = facts.vertices
-        details["vertices_declared"] = facts.declared
-        details["flip"] |= {
-            "bulk_edge": 2 * math.sqrt(facts.vertices * law.variance),
-            "values_above_noise": facts.values_above_noise,
-        }
-    return details
-
-
 # Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
 # parameters, and after a run the number of vertices and the seed of the projection.
 
@@ -322,9 +153,12 @@ def spectrum_report(
     that of the subspace iteration, which needs a delta, and a caveat names the other.
     """
     vertices = None if facts is None else facts.vertices
-    choice = chosen_estimator(params, stance, vertices)
+    edges = None if facts is None else facts.noisy_edges
+    choice = chosen_estimator(params, stance, vertices, edges)
     if choice.chosen == "flip":
         return flip_report(params, choice, facts)
+    if choice.chosen == "degrees":
+        return degrees_report(params, choice, facts)
     params = resolved(params, choice)
     settings = settings_of(params, stance, vertices)
     builder = ReportBuilder(NAME, "tacit tacit.noise.gaussian_privacy", stance, "edge")
@@ -366,9 +200,10 @@ def spectrum_report(
         assumptions=assumptions(settings),
         caveats=caveats(params, settings, None if facts is None else facts.vertices)
         + finding_caveats(params.mode, params.k, facts)
-        + ((UNDECIDED,) if choice.chosen is None else ()),
+        + ((UNDECIDED,) if choice.chosen is None else ())
+        + ((NO_SIGNAL,) if choice.described.get("no_signal_expected") else ()),
         evaluation_attached=params.metrics is not None,
-        error=_error(settings, facts),
+        error=with_expected_cosine(_error(settings, facts), choice, settings.estimator, facts),
         details={**_details(settings, facts), "method": choice.described},
     )
 

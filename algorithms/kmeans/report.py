@@ -17,6 +17,7 @@ from algorithms.kmeans.parameters import Parameters
 from algorithms.kmeans.plan import CLEAR, LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
 from algorithms.kmeans.sound_run import Release, State
 from algorithms.kmeans.starts import THRESHOLD
+from algorithms.verdict import by_error, with_verdict
 from tacit.encoders.kmeans import PROJECTED, Floats, Grid, NoiseBlock
 from tacit.encoders.kmeans_sums import FineCells, Query
 from tacit.noise import sampler_delta
@@ -262,22 +263,25 @@ def _error(
     """The noise of a centre's coordinate (standard deviation) in the unit of its column."""
     if not plan.rounds:
         assert plan.per_side is not None
-        return {
+        coarse: dict[str, Any] = {
             "basis": "no zone round: centres are as coarse as the cells of the noisy histogram",
             "cell_widths": [
                 amount(Fraction(width)) for width in _half_sides(grid) * 2 / plan.per_side
             ],
         }
+        return _with_verdict(coarse, 1 / plan.per_side, plan, "half a cell, ")
     if found is None or found.deviations is None:
         assert params.n_hint is not None
         count = max(params.n_hint / plan.clusters, 1.0)
         scale = plan.inflation * plan.dimension / float(plan.epsilon_round * ZONE_SPLIT[0])
-        widest = np.sqrt(2) * scale / count * _half_sides(grid)
-        return {
+        deviation = math.sqrt(2) * scale / count
+        widest = deviation * _half_sides(grid)
+        stated: dict[str, Any] = {
             "basis": "at most, for clusters of n_hint / k records and the widest zones",
             "standard_deviation": [amount(Fraction(value)) for value in widest],
         }
-    return {
+        return _with_verdict(stated, deviation, plan, "at most ")
+    stated = {
         "basis": "the noise of the last zone round and its noisy counts; for each cluster, for "
         "each column",
         "standard_deviation": [
@@ -286,6 +290,21 @@ def _error(
         ],
         "starved": list(found.starved),
     }
+    typical = float(np.median(found.deviations))
+    return _with_verdict(stated, typical, plan, "")
+
+
+def _with_verdict(
+    stated: dict[str, Any], deviation: float, plan: Plan, limit: str
+) -> dict[str, Any]:
+    """deviation: of a centre's coordinate, in half sides of the box; k even centres lie 2 / k^(1/d)
+    of them apart."""
+    relative = deviation * plan.clusters ** (1 / plan.dimension) / 2
+    figure = (
+        f"a centre's coordinate errs by {limit}{relative:.2g} of the distance of "
+        f"{plan.clusters} even centres"
+    )
+    return with_verdict(stated, by_error(relative), figure)
 
 
 def _half_sides(grid: Grid) -> Floats:

@@ -25,6 +25,7 @@ from algorithms.kmeans.sound_run import noise
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
 from bench.audit import Counted
+from bench.utility.compare import Comparison
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
 from tacit.randomness import SeededRandom
@@ -46,12 +47,13 @@ class Case:
     faulty: bool = False
 
 
-def audits(runs: int) -> None:
-    """Print what is proved of each; `runs`: of tens of thousands."""
-    print(f"{'':<44}{'epsilon':>8}{'proved':>8}")
+def audits(runs: int) -> Iterator[Comparison]:
+    """What is proved of each; `runs`: of tens of thousands."""
+    lines = [f"{'':<44}{'epsilon':>8}{'proved':>8}"]
     for case in cases():
         found = audited(case, runs * RUNS // 10).proves(None)
-        print(f"{case.name:<44}{float(case.epsilon):8.3f}{found.epsilon:8.3f}", flush=True)
+        lines.append(f"{case.name:<44}{float(case.epsilon):8.3f}{found.epsilon:8.3f}")
+    yield Comparison(tuple(lines))
 
 
 def audited(case: Case, runs: int) -> Counted:
@@ -72,8 +74,10 @@ def cases() -> Iterator[Case]:
     one = Fraction(1)
     for faulty in (False, True):
         said = " (control: degrees at half their scale)" if faulty else ""
-        plan = (HalvedDegrees if faulty else BlockPlan)(12, one, BLOCK_SHARES, 1, 4_000)
+        plan = (HalvedDegrees if faulty else BlockPlan)(12, one, BLOCK_SHARES["balanced"], 1, 4_000)
         yield Case(f"blocks{said}", one, BlockRatios(plan), faulty)
+    plan = BlockPlan(12, one, BLOCK_SHARES["degrees"], 1, 4_000)
+    yield Case("blocks, degrees alone", one, BlockRatios(plan))
     yield Case("flip", one, _flip)
     said = " (control: both ends flip)"
     yield Case(f"flip{said}", one, _flip_twice, True)
@@ -109,21 +113,23 @@ class BlockRatios:
         first, second = np.array(edges, np.int32).T
         zero, one = np.zeros(1, np.int32), np.ones(1, np.int32)
         found = np.zeros(runs)
-        scales = [self.plan.scale(query) for query in range(4)]
         for run in range(runs):
             seen = measure(low, high, self.plan, SequentialContext(test_seed=2 * run + there))
             assert seen.degrees is not None
+            scale = self.plan.scale(1)
+            found[run] = sum(_ratio(int(seen.degrees[hub]), 5, scale) for hub in (0, 1))
+            if not self.plan.grid:
+                continue
             cell = int(seen.fine.grid.place(zero, one)[0])
             part = int(seen.fine.place(zero, one)[0])
             counts = (
                 int((seen.fine.grid.place(first, second) == cell).sum()),
                 int((seen.fine.place(first, second) == part).sum()),
             )
-            found[run] = (
-                _ratio(max(seen.size, 1), len(edges), scales[0])
-                + sum(_ratio(int(seen.degrees[hub]), 5, scales[1]) for hub in (0, 1))
-                + _ratio(int(seen.coarse[cell]), counts[0], scales[2])
-                + _ratio(int(seen.parts[part]), counts[1], scales[3])
+            found[run] += (
+                _ratio(max(seen.size, 1), len(edges), self.plan.scale(0))
+                + _ratio(int(seen.coarse[cell]), counts[0], self.plan.scale(2))
+                + _ratio(int(seen.parts[part]), counts[1], self.plan.scale(3))
             )
         return found
 

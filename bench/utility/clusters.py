@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from algorithms.kmeans.algorithm import best_cost, cost
 from algorithms.kmeans.paper import drawn_start
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.sound_run import Rows, release, run_central
-from bench.utility.compare import Figures, compare
+from bench.utility.compare import Comparison, Figures, compare
 from bench.utility.peers import (
     privtree_means,
 )
@@ -40,7 +40,7 @@ def unbalanced(
     return np.clip(points, 0, 1)
 
 
-def clusters(runs: int) -> None:
+def clusters(runs: int) -> Iterator[Comparison]:
     """Inertia over the best non-private one: two-level against one grid, EUGkM and SU."""
     cases = [(each.name, each.points, each.clusters) for each in datasets(shared_data())[:4]]
     for shape in ((4, 1_500, 6, 80, 2), (2, 4_000, 12, 120, 2), (3, 3_000, 5, 200, 3)):
@@ -61,7 +61,7 @@ def clusters(runs: int) -> None:
             contenders = {
                 each: partial(_measured, points, best, way) for each, way in methods.items()
             }
-            compare(f"{name}, epsilon {epsilon}", contenders, runs)
+            yield compare(f"{name}, epsilon {epsilon}", contenders, runs)
 
 
 def centres(points: Floats, k: int, epsilon: str, start: Any, seed: int) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from functools import partial
 from typing import Final
 
@@ -21,18 +20,23 @@ from algorithms.graph_der.evaluation import (
     random_ends,
     relative_error,
 )
-from algorithms.graph_der.parameters import block_plan_of, plan_of
+from algorithms.graph_der.parameters import BLOCK_SHARES, block_plan_of, plan_of
 from algorithms.graph_der.publication import labelled, publish
-from bench.utility.compare import Figures, compare
-from bench.utility.peers import (
+from algorithms.graph_der.regions import Ints
+from bench.utility.compare import Comparison, Contender, Figures, compare
+from bench.utility.graph_peers import (
+    Floats,
     chung_lu,
+    degrees_of,
+    isotonic_degrees,
+    noisy_degrees,
     top_m_filter,
     uniform_grid,
 )
 from reproduction.stand_in_data import power_law
 from simulation.populations import shared_data
 
-GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined")
+GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined", "email-Eu-core")
 CUT_QUERIES: Final = 150
 
 
@@ -48,29 +52,83 @@ def graphs() -> Iterator[tuple[str, EdgeList]]:
         yield "generated", power_law(5_000, 30_000, 1, groups=16)
 
 
-def graph(runs: int) -> None:
+PRODUCT: Final = {
+    "error of range cuts": "blocks, ranges",
+    "error of random cuts": "blocks, cuts",
+    "divergence of degrees": "blocks, degrees",
+    "error of a degree": "blocks, degrees",
+    "sorted degrees, L1": "blocks, degrees",
+}
+"""By measure, the aim that a user would choose."""
+SIMPLE: Final = (
+    "degrees alone",
+    "degrees + isotonic",
+    "Chung-Lu",
+    "TmF",
+    "uniform grid",
+    "uniform graph",
+)
+
+
+def graph(runs: int) -> Iterator[Comparison]:
     """Cut queries and degrees: blocks against DER and the peers."""
     for name, data in graphs():
-        for epsilon in ("0.2", "1"):
+        ends = _by_id(data)
+        degrees = degrees_of(ends, data.count)
+        for epsilon in ("0.5", "1", "2"):
             asked = GraphParameters(epsilon=epsilon, labelling="id")
-            grid_only = asked.model_copy(
-                update={"block_shares": tuple(map(Fraction, ("1/25", "0", "12/25", "12/25")))}
-            )
+            budget = float(epsilon)
             methods: dict[str, Callable[[int], Ends]] = {
                 "DER": partial(der, data, asked),
-                "blocks": partial(blocks, data, asked),
-                "blocks, no degrees": partial(blocks, data, grid_only),
-                "TmF": partial(_top_m, data, float(epsilon)),
-                "Chung-Lu": partial(chung_lu, *_by_id(data), data.count, Fraction(epsilon)),
-                "uniform grid": partial(uniform_grid, *_by_id(data), data.count, float(epsilon)),
+                **{
+                    f"blocks, {aim}": partial(blocks, data, asked.model_copy(update={"aim": aim}))
+                    for aim in BLOCK_SHARES
+                },
+                "TmF": partial(_top_m, data, budget),
+                "Chung-Lu": partial(chung_lu, degrees, budget),
+                "uniform grid": partial(uniform_grid, *ends, data.count, budget),
                 "uniform graph": partial(random_ends, data.count, data.edges),
             }
-            contenders = {each: partial(_measured, data, way) for each, way in methods.items()}
-            compare(f"{name}, epsilon {epsilon}", contenders, runs)
+            contenders: dict[str, Contender] = {
+                each: partial(_measured, data, way) for each, way in methods.items()
+            }
+            for each, peer in (
+                ("degrees alone", noisy_degrees),
+                ("degrees + isotonic", isotonic_degrees),
+            ):
+                contenders[each] = partial(_degrees_alone, degrees, peer, budget)
+            yield compare(
+                f"{name}, epsilon {epsilon}",
+                contenders,
+                runs,
+                algorithm="graph-der",
+                product=PRODUCT,
+                simple=SIMPLE,
+            )
 
 
 def _measured(data: EdgeList, method: Callable[[int], Ends], seed: int) -> Figures:
-    return cut_errors(data, method(seed))
+    released = method(seed)
+    true, vertices = degrees_of(_by_id(data), data.count), data.count
+    return cut_errors(data, released) | degree_errors(true, degrees_of(released, vertices))
+
+
+def _degrees_alone(
+    true: Ints, peer: Callable[[Ints, float, int], Floats], epsilon: float, seed: int
+) -> Figures:
+    """The isotonic sequence says nothing of any vertex."""
+    figures = degree_errors(true, peer(true, epsilon, seed))
+    if peer is isotonic_degrees:
+        del figures["error of a degree"]
+    return figures
+
+
+def degree_errors(true: Ints, released: Floats | Ints) -> Figures:
+    """Mean error of a vertex's degree; the same when both are sorted."""
+    return {
+        "error of a degree": float(np.abs(released - true).mean()),
+        "sorted degrees, L1": float(np.abs(np.sort(released) - np.sort(true)).mean()),
+    }
 
 
 def der(data: EdgeList, asked: GraphParameters, seed: int) -> Ends:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
 from algorithms.crowd_tasking.prediction import subset_shares
-from bench.utility.compare import Figures, compare
+from bench.utility.compare import Comparison, Figures, compare
 from bench.utility.peers import (
     hybrid,
     piecewise,
@@ -26,7 +26,7 @@ CHEAP: Final = 30
 """How many times as many runs where one takes milliseconds."""
 
 
-def reports(runs: int) -> None:
+def reports(runs: int) -> Iterator[Comparison]:
     """Means and histograms of bounded readings: window and subset against Laplace."""
     readings = np.random.default_rng(1).beta(2, 5, 2_000)
     edges = np.linspace(0, 1, 21)
@@ -38,7 +38,7 @@ def reports(runs: int) -> None:
             "hybrid": partial(_mean_of, hybrid, readings, epsilon),
             "GRR": partial(_response, readings, edges, epsilon),
         }
-        compare(f"2,000 readings, 20 buckets, epsilon {epsilon}", contenders, CHEAP * runs)
+        yield compare(f"2,000 readings, 20 buckets, epsilon {epsilon}", contenders, CHEAP * runs)
 
 
 def laplace_reports(readings: Floats, edges: Floats, epsilon: float, seed: int) -> Figures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from algorithms.sequential_ngram import Parameters as SequenceParameters
 from algorithms.sequential_ngram import run as run_sequences
 from algorithms.sequential_prefix_tree import Parameters as PrefixParameters
 from algorithms.sequential_prefix_tree import run as run_prefixes
-from bench.utility.compare import Contender, Figures, compare
+from bench.utility.compare import Comparison, Contender, Figures, compare
 from tacit.records.items import Sequences
 
 
@@ -25,7 +26,7 @@ def long_tail(items: int, count: int) -> Sequences:
     return Sequences(names, drawn, np.arange(0, 4 * count + 1, 4))
 
 
-def sequences(runs: int) -> None:
+def sequences(runs: int) -> Iterator[Comparison]:
     """Counts of items: the root's threshold against none."""
     for items, count in ((5_000, 20_000), (500, 20_000)):
         data = long_tail(items, count)
@@ -33,7 +34,7 @@ def sequences(runs: int) -> None:
             kind: partial(released_sequences, data, kind) for kind in ("all", "threshold")
         }
         contenders["prefix tree"] = partial(_prefixes, data)
-        compare(f"{items:,} items, {count:,} sequences, epsilon 1", contenders, runs)
+        yield compare(f"{items:,} items, {count:,} sequences, epsilon 1", contenders, runs)
 
 
 def released_sequences(data: Sequences, kind: Any, seed: int, epsilon: str = "1") -> Figures:

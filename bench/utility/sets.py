@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 from typing import Any, Final
@@ -15,7 +16,7 @@ from algorithms.set_valued.algorithm import mining_utility, relative_errors
 from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
 from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row
-from bench.utility.compare import Contender, Figures, compare
+from bench.utility.compare import Comparison, Contender, Figures, compare
 from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
@@ -25,7 +26,7 @@ PAIRS: Final = 300
 TOP: Final = 100
 
 
-def sets(runs: int) -> None:
+def sets(runs: int) -> Iterator[Comparison]:
     """Mass, items, pairs and frequent itemsets of fare-card-like records: diffpart+rest against
     DiffPart and items alone."""
     for name, population in (
@@ -37,7 +38,7 @@ def sets(runs: int) -> None:
             kind: partial(released_sets, data, kind) for kind in ("diffpart", "diffpart+rest")
         }
         contenders["items alone"] = partial(_items_alone, data)
-        compare(f"STM-like, {name}, 100,000 records, epsilon 1", contenders, runs)
+        yield compare(f"STM-like, {name}, 100,000 records, epsilon 1", contenders, runs)
 
 
 def released_sets(

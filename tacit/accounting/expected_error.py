@@ -21,6 +21,7 @@ declared bounds. What it does to other readings depends on data, and no figure h
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -352,10 +353,17 @@ def _folded(layers: tuple[Draws, ...], points: int) -> Floats:
 #     (z_s - S/N z_n) / (N + z_n)    and, but for terms of second order,
 #     (z_q - 2 S/N z_s + (2 (S/N)^2 - Q/N) z_n) / (N + z_n),    |2 (S/N)^2 - Q/N| <= h^2.
 #
-# Figures are at most those of readings at a bound, and take N + z_n as N - b, where |z_n| <= b
-# holds with the chance of an interval. Half-widths hold for all parts together (union bound) and
-# count the terms of second order; where b reaches N there are none. N is `max_readings` readings of
-# everyone: with fewer of them errors are larger in proportion.
+# A forecast knows neither S nor Q: its figures are those of readings at a bound, where they are
+# largest. With the mean m at |m| <= h, |z_s - m z_n| / (N + z_n) is above w at most as often as
+# |z_s + (h + w) z_n| is above w N, so the half-width is the w for which that has the chance of an
+# interval; the variance likewise, and what is of second order, at most the square of the mean's w,
+# in addition. Means and deviations take N + z_n as N - b, where |z_n| <= b holds with the chance
+# of an interval; where b reaches N there are no figures. N is `max_readings` readings of everyone:
+# with fewer of them errors are larger in proportion.
+#
+# Once the parts are released, S/N and Q/N are known but for their noise, and N + z_n exactly: the
+# law of the same weighted sum of noise at the released mean, over the released count, is that of
+# the error (E. Fieller, 1954). The true mean then lies within the half-width in 95 of 100 rounds.
 #
 # Rounding moves a mean by at most half a step, as it moves each reading; and a standard deviation,
 # which is a norm, as much: the variance by at most step h + step^2 / 4.
@@ -380,48 +388,125 @@ def averages(query: Query, participants: int) -> tuple[AverageError, ...] | None
     noise of the count is as large as the count."""
     if query.function not in (Function.MEAN, Function.VARIANCE):
         return ()
-    names = [part.name for part in parts(query)]
-    worth = dict(zip(names, (float(part.value) for part in parts(query)), strict=True))
-    draws = {name: all_draws(query, participants, place) for place, name in enumerate(names)}
-    used = ("sum", "count") if query.function is Function.MEAN else ("sum", "squares", "count")
-    level = float(1 - (1 - LEVEL) / len(used))
-    most = {name: absolute_quantiles(draws[name], (level,))[0] * worth[name] for name in used}
-    average = {name: mean_absolute(draws[name]) * worth[name] for name in used}
-    deviation = {name: standard_deviation(draws[name]) * worth[name] for name in used}
-    count = participants * query.max_readings
-    least = count - most["count"]
-    if least <= 0:
-        return None
-    rounded = dict(zip(names, roundings(query, participants), strict=True))
+    rounded = dict(
+        zip([part.name for part in parts(query)], roundings(query, participants), strict=True)
+    )
     bounds = rounded["sum"].bounds
     assert bounds is not None
-    half = (bounds[1] - bounds[0]) / 2
-    h, of_mean = float(half), rounded["sum"].worst / count
+    count, half = participants * query.max_readings, (bounds[1] - bounds[0]) / 2
+    h = float(half)
+    counted = WeightedNoise.of(query, participants, {"count": 1.0})
+    least = count - counted.half_width
+    if least <= 0:
+        return None
+    of_mean = rounded["sum"].worst / count
 
-    def figures(weights: dict[str, float]) -> tuple[float, float]:
-        return (
-            sum(weight * average[name] for name, weight in weights.items()) / least,
-            math.hypot(*(weight * deviation[name] for name, weight in weights.items())) / least,
+    def stated(
+        name: str, weights: dict[str, float], more: float, rounding: Rounding
+    ) -> AverageError:
+        noise = WeightedNoise.of(query, participants, weights)
+        width = noise.half_width / count
+        for _ in range(_REFINED):
+            wider = weights | {"count": weights["count"] + width}
+            width = WeightedNoise.of(query, participants, wider).half_width / count
+        return AverageError(
+            name,
+            noise.mean_absolute / least,
+            noise.standard_deviation / least,
+            width + more,
+            rounding,
         )
 
-    width = (most["sum"] + h * most["count"]) / least
-    mean = AverageError(
+    mean = stated(
         "mean",
-        *figures({"sum": 1, "count": h}),
-        width,
+        {"sum": 1.0, "count": h},
+        0.0,
         Rounding(of_mean, rounded["sum"].typical / count, bounds),
     )
     if query.function is Function.MEAN:
         return (mean,)
     of_variance = 2 * of_mean * half + of_mean**2
-    squares = (most["squares"] + h**2 * most["count"]) / least
-    variance = AverageError(
+    variance = stated(
         "variance",
-        *figures({"squares": 1, "sum": 2 * h, "count": h**2}),
-        squares + width * (2 * h + width),
+        {"squares": 1.0, "sum": 2 * h, "count": h**2},
+        mean.half_width**2,
         Rounding(of_variance, rounded["squares"].typical / count, bounds),
     )
     return mean, variance
+
+
+_REFINED: Final = 3
+"""Steps to w, from that of N alone: each adds about b / N of what the last one added."""
+_UNITS: Final = 1 << 10
+"""Of a weighted sum's deviation: the lattice on which its law is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedNoise:
+    """The law of a weighted sum of the noise of a query's parts, in the query's unit."""
+
+    mean_absolute: float
+    standard_deviation: float
+    half_width: float
+
+    @classmethod
+    def of(cls, query: Query, participants: int, weights: Mapping[str, float]) -> WeightedNoise:
+        """weights: by the names of parts; their signs do not matter, as noise is symmetric."""
+        worth = {
+            index: abs(weights[part.name]) * float(part.value)
+            for index, part in enumerate(parts(query))
+            if weights.get(part.name)
+        }
+        layers = {index: all_draws(query, participants, index) for index in worth}
+        deviation = math.hypot(
+            *(worth[index] * standard_deviation(each) for index, each in layers.items())
+        )
+        if deviation == 0:
+            return cls(0.0, 0.0, 0.0)
+        unit = deviation / _UNITS
+        scaled: list[Draws] = []
+        for index, each in layers.items():
+            laplaces = _laplaces(each)
+            if laplaces is None:
+                half = NormalDist(sigma=deviation).inv_cdf(float(1 + LEVEL) / 2)
+                return cls(deviation * math.sqrt(2 / math.pi), deviation, half)
+            factor = Fraction(worth[index] / unit)
+            scaled += [replace(layer, scale=layer.scale * factor) for layer in laplaces]
+        law = tuple(scaled)
+        half = absolute_quantiles(law, (float(LEVEL),))[0] * unit
+        return cls(mean_absolute(law) * unit, deviation, half)
+
+
+def released_averages(
+    query: Query, participants: int, total: NDArray[np.int64]
+) -> dict[str, WeightedNoise]:
+    """The error of each average of an opened total (d,), by name; none where the noisy count is
+    below 1, or its noise may be as large as it is."""
+    if query.function not in (Function.MEAN, Function.VARIANCE):
+        return {}
+    released = {
+        part.name: float(int(word) * part.value)
+        for part, word in zip(parts(query), total, strict=True)
+    }
+    count = released["count"]
+    if count < 1 or count <= WeightedNoise.of(query, participants, {"count": 1.0}).half_width:
+        return {}
+    mean = released["sum"] / count
+    weights = {"mean": {"sum": 1.0, "count": mean}}
+    if query.function is Function.VARIANCE:
+        squares = released["squares"] / count
+        weights["variance"] = {
+            "squares": 1.0,
+            "sum": 2 * mean,
+            "count": 2 * mean**2 - squares,
+        }
+    found = {}
+    for name, each in weights.items():
+        noise = WeightedNoise.of(query, participants, each)
+        found[name] = WeightedNoise(
+            noise.mean_absolute / count, noise.standard_deviation / count, noise.half_width / count
+        )
+    return found
 
 
 # How large a group makes a result useful, from public values (spec: aggregation, section 9).

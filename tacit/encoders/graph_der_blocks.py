@@ -25,7 +25,7 @@ from tacit.wire import format_exact, parse_exact
 Ints = NDArray[np.int64]
 Labels = NDArray[np.int32]
 Floats = NDArray[np.float64]
-Kind = Literal["size", "coarse", "fine"]
+Kind = Literal["size", "coarse", "fine", "degrees"]
 
 MOST_PARTS: Final = 40
 """On each side of a coarse cell."""
@@ -56,6 +56,10 @@ class Coarse:
         """Rows and columns of all cells, row by row."""
         rows, columns = np.triu_indices(self.ranges)
         return rows.astype(np.int64), columns.astype(np.int64)
+
+    def whole(self) -> Fine:
+        """Each cell as one part."""
+        return Fine.of(self, np.ones(self.cells[0].size, np.int64))
 
     def place(self, low: Labels, high: Labels) -> Ints:
         """(m,) the cell of each pair of labels."""
@@ -122,8 +126,9 @@ class Fine:
 
 @dataclass(frozen=True, eq=False)
 class BlockSum:
-    """A query over edges: how many there are, how many lie in each cell of a coarse grid, or in
-    each part of its cells and, with `degrees`, at each vertex. epsilons: of each block."""
+    """A query over edges: how many there are, how many lie in each cell of a coarse grid, in each
+    part of its cells and, with `degrees`, at each vertex, or at each vertex alone. epsilons: of
+    each block."""
 
     vertices: int
     kind: Kind
@@ -137,8 +142,10 @@ class BlockSum:
             raise ValueError("a graph has two vertices at least")
         if len(self.epsilons) != 1 + self.degrees or min(self.epsilons) <= 0:
             raise ValueError("every block has an epsilon above 0")
-        wanted = {"size": (False, False), "coarse": (True, False), "fine": (False, True)}
-        if (self.grid is not None, self.fine is not None) != wanted[self.kind]:
+        if (self.grid is not None, self.fine is not None) != (
+            self.kind == "coarse",
+            self.kind == "fine",
+        ):
             raise ValueError("a grid goes with its kind")
         if self.degrees and self.kind != "fine":
             raise ValueError("degrees are asked with the parts")
@@ -159,6 +166,8 @@ class BlockSum:
     def blocks(self) -> tuple[SumBlock, ...]:
         """An edge is in one cell, and has two ends."""
         shares = [each / self.epsilon for each in self.epsilons]
+        if self.kind == "degrees":
+            return (SumBlock("degrees", self.vertices, 2, shares[0]),)
         if self.fine is None:
             cells = 1 if self.grid is None else self.grid.cells[0].size
             return (SumBlock("edges", cells, 1, shares[0]),)
@@ -176,10 +185,11 @@ class BlockSum:
         low, high = np.where(edge[:, None], ends, (0, 1)).astype(np.int32).T
         found = np.zeros((len(rows), sum(block.dimension for block in self.blocks)), np.int64)
         own = np.arange(len(rows))
-        found[own, self._places(low, high)] = 1
-        if self.fine is not None and self.degrees:
+        if self.kind != "degrees":
+            found[own, self._places(low, high)] = 1
+        if self.blocks[-1].name == "degrees":
             for labels in (low, high):
-                found[own, self.fine.room.size + labels] = 1
+                found[own, found.shape[1] - self.vertices + labels] = 1
         found[~edge] = 0
         return found
 
@@ -222,7 +232,7 @@ def read(document: Mapping[str, Any]) -> BlockSum:
     grid: Coarse | None = None
     fine: Fine | None = None
     degrees = False
-    if kind != "size":
+    if kind not in ("size", "degrees"):
         ranges = _whole(given.pop("ranges"))
         if not 1 <= ranges <= min(_MOST_RANGES, vertices):
             raise ValueError("a range of labels holds one at least")

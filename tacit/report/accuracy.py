@@ -11,6 +11,9 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit.accounting.expected_error import (
     COARSE,
     LEVEL,
@@ -23,6 +26,7 @@ from tacit.accounting.expected_error import (
     all_draws,
     averages,
     forecast,
+    released_averages,
     smallest_useful_group,
 )
 from tacit.query.encoding import Norm
@@ -170,6 +174,35 @@ def with_intervals(error: Mapping[str, Any], query: Query, counts: Sequence[int]
     return {**error, "percentiles": rows}
 
 
+def with_averages(
+    error: Mapping[str, Any], query: Query, total: NDArray[np.int64]
+) -> dict[str, Any]:
+    """The error statement of an opened mean or variance: its figures by the released mean and
+    count, in place of those for readings at a bound."""
+    released = released_averages(query, error["participants"], total)
+    rows = [
+        {
+            **row,
+            "mean_absolute": amount(Fraction(noise.mean_absolute)),
+            "standard_deviation": amount(Fraction(noise.standard_deviation)),
+            "interval": {
+                "level": amount(LEVEL),
+                "half_width": amount(Fraction(noise.half_width), _SPREAD_DIGITS),
+            },
+        }
+        if (noise := released.get(row["part"])) is not None
+        else row
+        for row in error.get("averages", ())
+    ]
+    if not released:
+        return dict(error)
+    sentence = (
+        f"The error of the {query.function.value} is that of the noise, for the released count and "
+        "mean."
+    )
+    return {**error, "averages": rows, "sentences": [sentence, *error["sentences"][1:]]}
+
+
 def _average(query: Query, error: AverageError) -> dict[str, Any]:
     return {
         "part": error.name,
@@ -229,8 +262,8 @@ def _sentences(
     elif found:
         full = "a reading" if query.max_readings == 1 else f"{query.max_readings:,} readings"
         yield (
-            f"The error of the {query.function.value} holds if every curator has {full} in the "
-            "window; with fewer readings it is larger in proportion."
+            f"The error of the {query.function.value} is at most this if every curator has {full} "
+            "in the window; with fewer readings it is larger in proportion."
         )
     for each in found or errors:
         if not each.rounding.worst:

@@ -21,7 +21,7 @@ from tacit.query.functions import Part, part_unit, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Validity
-from tacit.report.accuracy import with_intervals
+from tacit.report.accuracy import with_averages, with_intervals
 from tacit.report.figures import amount
 from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
 
@@ -133,13 +133,16 @@ def with_shares(
 
 
 def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) -> PrivacyReport:
-    """The report of a round whose sum is opened; see `with_shares` and `with_intervals`."""
+    """The report of a round whose sum is opened; see `with_shares`, `with_intervals` and
+    `with_averages`."""
     changes: dict[str, Any] = {}
     if report.validity is not None:
         changes["validity"] = with_shares(report.validity, query, total)
     if report.error is not None and query.percentiles is not None:
         counts = total[: parts(query)[0].dimension].tolist()
         changes["error"] = with_intervals(report.error, query, counts)
+    elif report.error is not None and report.error.get("averages"):
+        changes["error"] = with_averages(report.error, query, total)
     return report.model_copy(update=changes) if changes else report
 
 

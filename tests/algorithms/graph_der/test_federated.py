@@ -102,14 +102,29 @@ def test_what_one_edge_moves(degrees: bool) -> None:
             assert spent == sum(query.epsilon for query in sums)
 
 
+def test_degrees_alone_take_one_round() -> None:
+    """An edge moves the one sum by 2; without noise the sum is the degrees, and what is released
+    near them: the law is estimated as if there were noise."""
+    outcome, measured, sums = run_rounds(asked(aim="degrees", epsilon="8"), ROWS)
+    assert [(each.kind, each.epsilon) for each in sums] == [("degrees", 8)]
+    assert [(block.dimension, block.bound) for block in sums[0].blocks] == [(GRAPH.count, 2)]
+    assert np.abs(sums[0].vectors(ROWS[:9])).sum(axis=1).tolist() == [2] * 9
+    ends = np.bincount(ROWS.astype(np.int64).ravel(), minlength=GRAPH.count)
+    assert measured.degrees is not None
+    assert (measured.degrees == ends).all()
+    assert outcome.result["edges"] == pytest.approx(GRAPH.edges, rel=0.02)
+
+
 def test_rows_that_are_no_edge_add_nothing() -> None:
     rows = np.array(
         [[1, 1], [-1, 2], [0, 300], [0.5, 2], [np.nan, 1], [np.inf, 1], [1e300, 2], [2, 7]]
     )
-    for query in run_rounds(asked(), ROWS)[2]:
+    alone = run_rounds(asked(aim="degrees"), ROWS)[2]
+    for query in (*run_rounds(asked(), ROWS)[2], *alone):
         vectors = query.vectors(rows)
         assert not vectors[:-1].any()
-        assert vectors[-1].sum() == {"size": 1, "coarse": 1, "fine": 3}[query.kind]
+        moved = {"size": 1, "coarse": 1, "fine": 3, "degrees": 2}
+        assert vectors[-1].sum() == moved[query.kind]
 
 
 def test_what_is_released_is_near_the_graph() -> None:

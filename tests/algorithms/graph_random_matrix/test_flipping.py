@@ -222,13 +222,19 @@ def test_the_eigenvalue_that_is_needed(epsilon: str, needed: float) -> None:
 
 
 def test_the_choice_reads_public_numbers_only() -> None:
-    """Called without data; one more than the limit takes the other."""
-    asked = Parameters(mode="spectral", epsilon="1")
+    """Called without data; one more than the limit takes the other. A sparse graph, by the guess or
+    by the noisy number of edges that replaces it, takes degrees."""
+    asked = Parameters(mode="spectral", epsilon="1", mean_degree="300")
     limit = flip_limit(asked)
     assert chosen_estimator(asked, "sound").chosen is None
     assert chosen_estimator(asked, "sound", limit).chosen == "flip"
     assert chosen_estimator(asked, "sound", limit + 1).chosen == "subspace"
     assert chosen_estimator(asked, "paper", limit).chosen == "range"
+    sparse = asked.model_copy(update={"mean_degree": Fraction(7)})
+    for vertices in (limit, limit + 1):
+        assert chosen_estimator(sparse, "sound", vertices).chosen == "degrees"
+    assert chosen_estimator(asked, "sound", limit, 3 * limit).chosen == "degrees"
+    assert chosen_estimator(sparse, "sound", limit, 150 * limit).chosen == "flip"
     pure = Parameters(mode="spectral", epsilon="1", delta="0")
     assert chosen_estimator(pure, "sound").chosen == "flip"
     by_sigma = Parameters(mode="spectral", sigma="6.4")

@@ -17,6 +17,7 @@ from tacit.accounting.expected_error import (
     laplace_mean_absolute,
     mean_absolute,
     relative_error,
+    released_averages,
     roundings,
     smallest_useful_group,
     standard_deviation,
@@ -165,27 +166,47 @@ def test_the_relative_error_of_an_average_is_its_own(function: str) -> None:
     assert relative_error(q, 10**6) == pytest.approx(max(each))
 
 
+VALUES = {
+    "upper bound": np.full(400, 4.0),
+    "lower bound": np.zeros(400),
+    "both bounds": np.repeat([0.0, 4.0], 200),
+    "middle": np.full(400, 2.0),
+    "spread": np.linspace(0, 4, 400) ** 2 / 4,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("function", ["mean", "variance"])
-def test_averages_of_drawn_noise_are_off_as_stated(function: str) -> None:
-    """200 rounds over 400 readings at both bounds and in the middle: at least 95 of 100 lie within
-    the half-width, by the law of the parts' noise. Fixed seed."""
+def test_averages_of_drawn_noise_are_off_as_stated(function: str, name: str) -> None:
+    """400 rounds over 400 readings. By the released parts, the 95 % interval of a mean holds the
+    truth in 93 to 97 of 100 rounds; the forecast's in 93 at least, and at a bound in 97 at most. Of
+    a variance the same, but where all readings agree: it is cut at 0. A right interval fails one
+    with a chance of 5 %; the seed is fixed."""
     q = distributed(function=function, bounds=["0", "4"], resolution="0.001", max_readings=1)
+    values = VALUES[name]
     found = averages(q, 400)
     assert found is not None
     error = found[-1]
     source = SeededRandom(7)
     plan = aggregator_plan(q)
     assert plan is not None
-    for values in (np.full(400, 4), np.zeros(400), np.repeat([0, 4], 200), np.full(400, 2)):
-        quantity = np.asarray(values * NANO, np.int64)
-        total = encode(q, Readings(400, np.arange(400), quantity, quantity * 0)).values.sum(axis=0)
-        truth = float(values.mean() if function == "mean" else values.var())
-        off = []
-        for _ in range(200):
-            noise = draw(plan, source, q.aggregators).sum(axis=0)
-            off.append(abs(float(decode(q, total + noise)[function]) - truth))
-        assert np.mean(np.array(off) <= error.half_width) >= 0.95
-        assert np.mean(off) <= error.mean_absolute
+    quantity = np.asarray(np.rint(values * NANO), np.int64)
+    encoded = encode(q, Readings(400, np.arange(400), quantity, quantity * 0)).values
+    total = encoded.sum(axis=0)
+    truth = float(decode(q, total)[function])
+    off, inside = [], []
+    for _ in range(400):
+        opened = total + draw(plan, source, q.aggregators).sum(axis=0)
+        off.append(abs(float(decode(q, opened)[function]) - truth))
+        inside.append(off[-1] <= released_averages(q, 400, opened)[function].half_width)
+    if function == "mean" or truth > 0:
+        assert 0.93 <= np.mean(inside) <= 0.97
+    covered = np.mean(np.array(off) <= error.half_width)
+    assert covered >= 0.93
+    if function == "mean" and name.endswith("bound"):
+        assert covered <= 0.97
+    assert np.mean(off) <= 1.1 * error.mean_absolute
 
 
 def test_the_smallest_useful_group_is_the_first_that_suffices() -> None:

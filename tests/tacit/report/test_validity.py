@@ -238,3 +238,29 @@ def test_a_total_of_nothing_has_no_share() -> None:
     bins = proved(**VARIANTS["histogram"])
     (item,) = validity(with_total(report(bins), bins, np.array([4, 5]))).influence
     assert item.lone.share_of_total is None
+
+
+def test_an_opened_mean_has_the_error_of_its_own_count_and_mean() -> None:
+    """At the middle of the bounds the noise of the count moves no mean; its own sum's noise is
+    divided by the released count. Without a count there is none, and the forecast stays."""
+    asked = query(
+        mechanism="distributed",
+        epsilon="8",
+        function="mean",
+        bounds=["0", "4"],
+        resolution="0.001",
+        max_readings=1,
+        aggregators=5,
+        min_participants=400,
+    )
+    before = report(asked)
+    assert before.error is not None
+    (forecast,), (sums, _) = before.error["averages"], before.error["parts"]
+    opened = with_total(before, asked, np.array([0, 500])).error
+    assert opened is not None
+    (own,) = opened["averages"]
+    half_width = float(own["interval"]["half_width"])
+    assert half_width == pytest.approx(float(sums["interval"]["half_width"]) / 500, rel=0.01)
+    assert half_width < float(forecast["interval"]["half_width"])
+    assert opened["sentences"][0] != before.error["sentences"][0]
+    assert with_total(before, asked, np.array([0, 0])).error == before.error

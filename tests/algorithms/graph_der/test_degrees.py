@@ -1,0 +1,132 @@
+"""Degrees from noisy ones, and graphs that are fitted to them. Spec: graph-der, section 10.2."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algorithms.contract import SequentialContext
+from algorithms.graph_der.block_graph import fitted_to_degrees, publish_blocks
+from algorithms.graph_der.degrees import CLOSE, LEAST_STEPS, MOST_STEPS, DegreeLaw, laplace_variance
+from algorithms.graph_der.parameters import BLOCK_SHARES
+from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, Ints
+from reproduction.stand_in_data import power_law
+from simulation.stand_in_data import blocks
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import SeededRandom
+from tests.property_examples import examples
+
+
+def noisy(true: Ints, scale: int, seed: int) -> Ints:
+    return np.asarray(true + DiscreteLaplace(Fraction(scale)).draw(SeededRandom(seed), true.size))
+
+
+def test_the_law_is_that_of_expectation_maximisation_with_the_whole_matrix() -> None:
+    true = np.repeat([1, 2, 9, 40], [3000, 2000, 800, 200])
+    seen = noisy(true, 3, 1)
+    degrees = np.arange(seen.max() + 1)
+    places = np.arange(seen.min() - 90, seen.max() + 91)
+    ratio = math.exp(-1 / 3)
+    matrix = (1 - ratio) / (1 + ratio) * ratio ** np.abs(places[:, None] - degrees)
+    counts = np.bincount(seen - places[0], minlength=places.size) / seen.size
+    law = np.bincount(np.clip(seen, 0, None), minlength=degrees.size) / seen.size
+    for steps in range(MOST_STEPS):
+        expected = matrix @ law
+        distance = np.abs(expected.cumsum() - counts.cumsum()).max()
+        if steps >= LEAST_STEPS and distance <= CLOSE / math.sqrt(seen.size):
+            break
+        law = law * (matrix.T @ (counts / expected))
+        law /= law.sum()
+    assert LEAST_STEPS < steps < MOST_STEPS - 1
+    found = DegreeLaw.of(seen, 3.0)
+    assert found.law == pytest.approx(law, abs=1e-9)
+    means = (matrix * law) @ degrees / (matrix @ law)
+    assert found.means(seen) == pytest.approx(means[seen - places[0]], abs=1e-6)
+
+
+def test_the_noise_of_two_draws_is_one_draw_convolved_with_itself() -> None:
+    law = DegreeLaw.of(np.array([0, 5]), 2.0, 2.0)
+    ratio = math.exp(-1 / 2)
+    one = (1 - ratio) / (1 + ratio) * ratio ** np.abs(np.arange(-200, 201))
+    width = 2 * (law.blur.size - 1)
+    noise = np.fft.irfft(law.blur, width)
+    assert noise[:8] == pytest.approx(np.convolve(one, one)[400:408], abs=1e-12)
+    assert law.noise_variance == pytest.approx(2 * laplace_variance(2.0))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [power_law(3_000, 9_000, 1), power_law(1_500, 30_000, 2), blocks((80,) * 10, 0.3, 0.02, 1)],
+)
+@pytest.mark.parametrize("epsilon", ["1/2", "2"])
+def test_aim_degrees_is_as_good_as_degrees_alone(graph, epsilon: str) -> None:  # type: ignore[no-untyped-def]
+    """Degrees of the released graph against noisy degrees with all of epsilon, cut to 0 and above:
+    mean error of a vertex and of the sorted sequence at most 1.05 times as large. Seeds are fixed:
+    no false alarm."""
+    plan = BlockPlan(graph.count, Fraction(epsilon), BLOCK_SHARES["degrees"], 1, 4_000)
+    true = np.bincount(np.concatenate([graph.first, graph.second]), minlength=graph.count)
+    errors = np.zeros((2, 2))
+    for seed in range(3):
+        release = publish_blocks(graph, plan, "id", 0, SequentialContext(test_seed=seed))
+        assert release.measured.degrees is not None
+        ends = np.bincount(np.concatenate([release.low, release.high]), minlength=graph.count)
+        for place, degrees in enumerate((ends, np.maximum(release.measured.degrees, 0))):
+            errors[place, 0] += np.abs(degrees - true).mean()
+            errors[place, 1] += np.abs(np.sort(degrees) - np.sort(true)).mean()
+    assert (errors[0] <= 1.05 * errors[1]).all()
+
+
+@given(st.integers(6, 40), st.data())
+@examples(60)
+def test_fitting_moves_ends_within_their_part(vertices: int, data: st.DataObject) -> None:
+    """Counts of all parts stay, the graph stays simple, and degrees only come nearer."""
+    grid = Coarse.of(vertices, 2)
+    fine = Fine.of(grid, np.array([data.draw(st.integers(1, 3)) for _ in range(3)]))
+    generator = np.random.default_rng(data.draw(st.integers(0, 1_000)))
+    low, high = (each.astype(np.int64) for each in np.triu_indices(vertices, 1))
+    chosen = np.sort(generator.permutation(low.size)[: low.size // 4])
+    keys = low[chosen] * vertices + high[chosen]
+    degrees = generator.integers(0, vertices // 2, vertices)
+
+    def counted(found: Ints) -> tuple[Ints, Ints]:
+        ends = np.divmod(found, vertices)
+        assert (ends[0] < ends[1]).all()
+        place = fine.place(*(each.astype(np.int32) for each in ends))
+        parts = np.bincount(place, minlength=fine.room.size)
+        return parts, np.bincount(np.concatenate(ends), minlength=vertices)
+
+    fitted = fitted_to_degrees(keys.copy(), fine, degrees, SequentialContext(test_seed=1))
+    assert np.unique(fitted).size == keys.size
+    (parts, before), (same, after) = counted(keys), counted(fitted)
+    assert (parts == same).all()
+    assert (np.abs(after - degrees) <= np.abs(before - degrees)).all()
+
+
+def test_a_whole_matrix_gets_the_degrees_that_were_estimated() -> None:
+    """But for an odd sum and crowded hubs: at most one end in a thousand is elsewhere."""
+    graph = power_law(3_000, 9_000, 1)
+    plan = BlockPlan(graph.count, Fraction(1), BLOCK_SHARES["degrees"], 1, 4_000)
+    release = publish_blocks(graph, plan, "id", 0, SequentialContext(test_seed=1))
+    ends = np.bincount(np.concatenate([release.low, release.high]), minlength=graph.count)
+    assert release.degrees is not None
+    assert np.abs(ends - release.degrees).sum() <= ends.sum() / 1_000
+
+
+def test_an_order_of_noise_moves_no_edge() -> None:
+    """Degrees that differ by less than their noise: estimates are means, close to one another."""
+    graph = blocks((100,) * 4, 0.1, 0.1, 1)
+    plan = BlockPlan(graph.count, Fraction(1, 10), BLOCK_SHARES["ranges"], 1, 4_000)
+    release = publish_blocks(graph, plan, "id", 0, SequentialContext(test_seed=1))
+    clear = BlockPlan(graph.count, Fraction(20), BLOCK_SHARES["ranges"], 1, 4_000)
+    other = publish_blocks(graph, clear, "id", 0, SequentialContext(test_seed=1))
+    assert release.degrees is not None and other.degrees is not None
+    true = np.bincount(np.concatenate([graph.first, graph.second]), minlength=graph.count)
+    noise = float(plan.scale(1))
+    assert np.abs(release.degrees - true).mean() < noise / 4
+    assert (other.degrees == np.rint(other.degrees)).all()
+    assert np.abs(other.degrees - true).mean() < 2
