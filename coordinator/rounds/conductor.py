@@ -33,6 +33,7 @@ from coordinator.rounds.context import (
 )
 from coordinator.rounds.notifications import ended
 from coordinator.rounds.progress import Refusing
+from coordinator.store import round_details
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
@@ -278,10 +279,12 @@ class Conductor:
             look.accepted, look.quiet_since = answer.count, self._monotonic()
         if answer.whole and awaited.sum() < descriptor.query.min_participants:
             # Nothing is frozen: a curator that did contribute gets its credit.
+            async with self._conduct.database.reading() as transaction:
+                grounds = await round_details.count_refusals(transaction, row.id)
             raise RoundAborted(
-                f"{TooFewParticipants.title}: {descriptor.query.min_participants} are needed and "
-                f"{int(awaited.sum())} of those invited did not refuse; "
-                f"{int((invited & refusing).sum())} refused"
+                progress.too_few_left(
+                    descriptor.query.min_participants, int(awaited.sum()), grounds
+                )
             )
         look.shown = answer.accepted
         return answer.whole

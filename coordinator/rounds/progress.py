@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Final
@@ -39,7 +39,8 @@ from tacit.answers import rounds as answers
 from tacit.answers.queries import RoundCompleteness, RoundResult
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.round.descriptor import Refusal, RoundDescriptor
+from tacit.protocol.round.agreement import TooFewParticipants
+from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundDescriptor
 from tacit.protocol.round.messages import KEPT, LEAST, AcceptedSet, Flow, reported, totals
 from tacit.protocol.round.state import RoundState
 from tacit.query.terms import PRESENCE, Function
@@ -165,6 +166,25 @@ class Refusing:
             inside = self.members[row.first : row.first + row.curators]
             inside |= own[: inside.size]  # a party may have enrolled after the round was opened
             self._last = row.id
+
+
+_BECAUSE: Final = {
+    RefusalGround.POLICY: "their policies forbid it",
+    RefusalGround.DESCRIPTOR: "the descriptor is not what was agreed",
+    RefusalGround.OWN: "their budget is used up, or they have answered for this window already",
+}
+
+
+def too_few_left(needed: int, left: int, grounds: Mapping[RefusalGround, int]) -> str:
+    """Why a round is aborted whose curators refuse: how many are left, and why the others are
+    not."""
+    refused = "; ".join(
+        f"{count} refused: {_BECAUSE[ground]}" for ground, count in grounds.items() if count
+    )
+    return (
+        f"{TooFewParticipants.title}: {needed} are needed, and {left} of those invited are left. "
+        f"{refused}"
+    )
 
 
 LOOK_KEPT: Final = timedelta(seconds=1)

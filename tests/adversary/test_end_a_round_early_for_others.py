@@ -124,8 +124,9 @@ async def test_a_round_that_all_refuse_ends_at_once_and_says_so(house: Houses) -
         finished = await it.finish(opened)
         assert finished["state"] == "aborted"
         assert finished["reason"] == (
-            "Fewer participants than the query's minimum: 5 are needed and 0 of those invited "
-            "did not refuse; 9 refused"
+            "Fewer participants than the query's minimum: 5 are needed, and 0 of those invited "
+            "are left. 6 refused: their policies forbid it; 3 refused: their budget is used up, or "
+            "they have answered for this window already"
         )
         # nothing was frozen, so that nobody is charged for good
         assert [item["statement"]["frozen"] for item in finished["aborts"]] == ["never"] * 3
