@@ -28,9 +28,9 @@ from algorithms.set_valued.algorithm import (
 )
 from algorithms.set_valued.counts import DiffPart, State, released_rows
 from algorithms.set_valued.parameters import Method, Parameters, resolved_universe, settings_of
-from algorithms.set_valued.remainder import (
-    ITEMS_SHARE,
+from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
+    WITH_DIFFPART,
     Margins,
     items_kept,
     told_from_noise,
@@ -102,7 +102,7 @@ class WithRest:
         """Both; they were asked."""
         assert self.lengths is not None
         assert self.items is not None
-        return Margins(self.lengths, items_kept(self.lengths), self.items, self.hidden)
+        return Margins(self.lengths, items_kept(self.lengths, Fraction(1), self.items.size), self.items, self.hidden)
 
 
 Held = State | WithRest | Histogram
@@ -142,9 +142,9 @@ def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Quest
     if state.lengths is None:
         return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
     if state.items is None:
-        kept = items_kept(state.lengths)
+        kept = items_kept(state.lengths, Fraction(1), items)
         document = KeptItems(items, kept, _salt(state.lengths))
-        return _one_group("items", document, kept, params.epsilon * ITEMS_SHARE)
+        return _one_group("items", document, kept, params.epsilon * WITH_DIFFPART.items)
     return tree.ask(state.tree)
 
 
@@ -218,7 +218,7 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
     questions = []
     if method == "diffpart+rest":
         size = taxonomy.size
-        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * ITEMS_SHARE
+        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * WITH_DIFFPART.items
         questions = [
             PlannedQuestion("lengths", rates[0], 1, None, None, MOST_LENGTH, MOST_LENGTH),
             PlannedQuestion("items", rates[1], MOST_LENGTH, None, None, size, size),

@@ -23,7 +23,12 @@ from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs
 from algorithms.kmeans.plan import TwoLevel
 from algorithms.kmeans.sound_run import noise
 from algorithms.set_valued.records import Itemsets
-from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
+from algorithms.set_valued.margins import (
+    LENGTHS_SHARE,
+    WITH_DIFFPART,
+    measured_lengths,
+    measured_margins,
+)
 from bench.audit import Counted
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
@@ -78,7 +83,7 @@ def cases() -> Iterator[Case]:
     said = " (control: both ends flip)"
     yield Case(f"flip{said}", one, _flip_twice, True)
     yield Case("two-level", one, _two_level)
-    margins = Fraction(3) * (LENGTHS_SHARE + ITEMS_SHARE)
+    margins = Fraction(3) * (LENGTHS_SHARE + WITH_DIFFPART.items)
     yield Case("diffpart+rest, lengths and items", margins, _rest)
     yield Case("window", one, _window)
     yield Case("subset", one, _subset)
@@ -187,7 +192,7 @@ def _rest(there: bool, runs: int) -> Floats:
         seen = measured_margins(sets, 4, epsilon, SequentialContext(test_seed=2 * run + there))
         found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
         if seen.kept == 2:
-            scale = seen.kept / (epsilon * ITEMS_SHARE)
+            scale = seen.kept / (epsilon * WITH_DIFFPART.items)
             found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
     return found
 

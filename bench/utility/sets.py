@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
 from typing import Any, Final
@@ -13,10 +14,11 @@ from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
 from algorithms.set_valued.algorithm import mining_utility, relative_errors
 from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
-from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
+from algorithms.set_valued.margins import SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row
 from bench.utility.compare import Contender, Figures, compare
 from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse
+from tacit.encoders.set_valued_counts import MOST_LENGTH
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 from tacit.records.items import Transactions
@@ -87,7 +89,9 @@ def _items_alone(data: Transactions, seed: int) -> Figures:
     sets = itemsets(data, data.items, SequentialContext())
     counts = np.bincount(np.minimum(np.diff(sets.offsets), MOST_LENGTH), minlength=MOST_LENGTH + 1)
     noisy = np.maximum(counts[1:] + floating_laplace(source, 10, MOST_LENGTH), 0)
-    kept = items_kept(np.where(noisy < 30, 0, np.rint(noisy)).astype(np.int64))
+    kept = items_kept(
+        np.where(noisy < 30, 0, np.rint(noisy)).astype(np.int64), Fraction(9, 10), size
+    )
     held = np.bincount(kept_places(sets, kept, source), minlength=size)
     stretch = (SIZES @ noisy) / (np.minimum(SIZES, kept) @ noisy)
     found = stretch * (held + floating_laplace(source, kept / 0.9, size))

@@ -106,6 +106,8 @@ class Taxonomy:
 
 MOST_LENGTH: Final = 64
 """Longer records count as this long."""
+MOST_BASIS: Final = 12
+"""Items of a basis: 2^12 cells."""
 SALTS: Final = 1 << 63
 _ODD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 _LAST: Final = np.uint64(0x94D049BB133111EB)
