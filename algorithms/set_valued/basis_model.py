@@ -108,4 +108,3 @@ def by_length(table: Floats, records: Floats, cells: Floats, single: Floats) -> 
 
 def _ratio(wanted: Floats, held: Floats) -> Floats:
     return np.divide(wanted, held, out=np.zeros(held.size), where=held > 0)
-

@@ -33,15 +33,19 @@ SIZES: Final = np.arange(1.0, MOST_LENGTH + 1)
 """Items of a record of each counted length."""
 LENGTHS_SHARE: Final = Fraction(1, 30)
 _THRESHOLD: Final = 5
-"""Of a length's noisy count, in scales of its noise: of 64 lengths that nobody has one in five jobs shows one."""
+"""Of a length's noisy count, in scales of its noise."""
+_ALONE: Final = 8
+"""Of one that shows while neither length beside it does: one job in a hundred has a false one."""
+_FALLING: Final = 0.85
+"""Lengths that fall at least as fast have a tail."""
 _TYPICAL: Final = 5
 """Times the root of how many items there are: so many hold most of what records have."""
-_SKEW: Final = 0.25
+_SKEW: Final = 0.15
 """Of what records do not keep, the part that is assumed to be guessed wrongly."""
 _BASIS_ERROR: Final = 1 / 200
 """Of the records, what the count of a pair of the basis may be off by (standard deviation)."""
 _LEAST_BASIS: Final = 4
-_GROUPS: Final = 30
+_GROUPS: Final = 100
 """DiffPart keeps something of records of which some itemset holds one in this many."""
 
 
@@ -62,7 +66,7 @@ class Shares:
 
 WITH_DIFFPART: Final = Shares(Fraction(2, 3), Fraction(3, 10), Fraction(0), 0)
 ITEMS_ONLY: Final = Shares(Fraction(0), 1 - LENGTHS_SHARE, Fraction(0), 0)
-WITH_BASIS: Final = Shares(Fraction(0), Fraction(3, 4) - LENGTHS_SHARE, Fraction(1, 4), MOST_BASIS)
+WITH_BASIS: Final = Shares(Fraction(0), Fraction(4, 5) - LENGTHS_SHARE, Fraction(1, 5), MOST_BASIS)
 
 
 def shares_without_diffpart(records: float, epsilon: Fraction, items: int) -> Shares:
@@ -78,11 +82,11 @@ def shares_without_diffpart(records: float, epsilon: Fraction, items: int) -> Sh
 def diffpart_keeps_something(
     records: float, epsilon: Fraction, taxonomy: Taxonomy, eta: Fraction
 ) -> bool:
-    """Whether a group of one record in 30 would reach the threshold of the first split, of a noisy
+    """Whether a group of one record in 100 would reach the highest threshold of a split, of a noisy
     number of records."""
     internal = taxonomy.internal(taxonomy.root)
     alpha = float(epsilon * WITH_DIFFPART.diffpart) / 2 / internal
-    cells = (1 << len(taxonomy.children(taxonomy.root))) - 1
+    cells = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
     return records / _GROUPS >= math.log(cells / float(eta)) / alpha
 
 
@@ -161,27 +165,48 @@ def deviation_of(scale: Fraction, draws: Fraction = Fraction(1)) -> float:
 def told_from_noise(
     noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)
 ) -> tuple[Ints, float]:
-    """Noisy lengths, those below five scales of their noise 0, unless all of these together hold
-    more records than two standard deviations: then they keep that sum, lowered alike. And how many
-    records of theirs may be missing. Where a sum holds more than one whole noise, below what that
-    reaches as rarely (spec: federated-counting, section 3)."""
+    """Noisy lengths, those below five scales of their noise 0 (eight, where no length beside them
+    shows), unless all of these together hold two standard deviations more records than a tail behind
+    the last that shows: then they keep their sum, lowered alike. And how many records of theirs may be missing. Where a sum holds
+    more than one whole noise, below what that reaches as rarely (spec: federated-counting, section
+    3)."""
     least = float(_THRESHOLD * scale)
     if draws != 1:
         least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
-    hidden = noisy < least
+    shown = np.pad(noisy >= least, 1)
+    alone = ~(shown[:-2] | shown[2:])
+    hidden = noisy < np.where(alone, least * _ALONE / _THRESHOLD, least)
     below = noisy[hidden].astype(np.float64)
     records = float(below.sum())
     wide = 2 * float(scale) * math.sqrt(2 * draws * below.size)  # two standard deviations
     found = np.where(hidden, 0, noisy)
-    if records > max(least, wide):
+    tailed = _with_tail(found, max(records, 0.0) + wide)
+    if records - float((tailed - found).sum()) > max(least, wide):
         found[hidden] = np.rint(on_simplex(below))
+    else:
+        found = tailed
     return found, max(0.0, float((noisy - found)[hidden].sum()) + wide)
+
+
+def _with_tail(lengths: Ints, most: float) -> Ints:
+    """Lengths behind the last that shows, falling as the last three do; `most` records at most.
+    Few long records that noise hides hold many items."""
+    last = int(np.flatnonzero(lengths).max(initial=0))
+    if last < 2 or not lengths[last - 1]:
+        return lengths
+    ratio = math.sqrt(lengths[last] / max(lengths[last - 2], 1))
+    if ratio > _FALLING:  # there is an end, or lengths do not fall
+        return lengths
+    tail = lengths[last] * ratio ** np.arange(1, lengths.size - last)
+    found = lengths.copy()
+    found[last + 1 :] = np.rint(tail * min(1.0, most / max(float(tail.sum()), 1e-9)))
+    return found
 
 
 def items_kept(lengths: Ints, epsilon: Fraction, items: int) -> int:
     """l, 1 to 64, by the forecast of a common item's relative error: noise of standard deviation
-    sqrt(2) l / epsilon, stretched by what records keep of their items, and a quarter of what they
-    do not keep. 1 without records. epsilon: of the items; items: how many there are."""
+    sqrt(2) l / epsilon, stretched by what records keep of their items, and 15 % of what they do not
+    keep. 1 without records. epsilon: of the items; items: how many there are."""
     held = lengths * SIZES
     total = float(held.sum())
     if not total:

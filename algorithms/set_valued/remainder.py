@@ -129,9 +129,9 @@ def consistent_lengths(lengths: Ints, items: Floats, margins: Margins) -> Ints:
     kept, known = np.minimum(SIZES, margins.kept), lengths[there].astype(np.float64)
     by_items = items.size * margins.deviation**2
     by_lengths = float(np.square(kept).sum()) * margins.deviation_of_lengths**2
-    wanted = (
-        float(kept[there] @ known) * by_items + float(items.sum()) * by_lengths
-    ) / (by_items + by_lengths)
+    wanted = (float(kept[there] @ known) * by_items + float(items.sum()) * by_lengths) / (
+        by_items + by_lengths
+    )
     low, high = -float(known.max()), float(known.max())
     for _ in range(60):
         middle = (low + high) / 2
@@ -161,7 +161,7 @@ def _records_by_others(table: Floats, shares: Floats) -> tuple[Floats, Floats]:
     such a record kept."""
     others = SIZES[:, None].astype(np.int64) - np.bitwise_count(np.arange(table.shape[1]))
     inside = (others > 0) & (table > 0)
-    records = np.bincount(others[inside], table[inside], MOST_LENGTH + 1)[1:]
+    records: Floats = np.bincount(others[inside], table[inside], MOST_LENGTH + 1)[1:].astype(float)
     kept = np.bincount(others[inside], (table * shares[:, None])[inside], MOST_LENGTH + 1)[1:]
     return records, np.divide(kept, records, out=np.ones(MOST_LENGTH), where=records > 0)
 
@@ -196,7 +196,7 @@ def rest_rows(
 
 
 def whole(table: Floats, uniform: float) -> Ints:
-    """Whole numbers with the same running sums up to 1, rounded without bias; uniform: in [0, 1)."""
+    """Whole numbers with the same running sums up to 1, without bias; uniform: in [0, 1)."""
     running = np.floor(np.concatenate(([0.0], np.cumsum(table.ravel()))) + uniform)
     return np.diff(running).astype(np.int64).reshape(table.shape)
 
@@ -229,12 +229,11 @@ def _repeated(owner: Ints, items: Ints, universe: int) -> Ints:
     """Entries whose item an earlier entry of the record has."""
     keys = owner * universe + items
     order = np.argsort(keys, kind="stable")
-    return order[1:][np.diff(keys[order]) == 0]
+    again: Ints = order[1:][np.diff(keys[order]) == 0]
+    return again
 
 
-def _exchanged(
-    drawn: Drawn, wanted: Ints, source: NoiseSource, beat: Callable[[], None]
-) -> Drawn:
+def _exchanged(drawn: Drawn, wanted: Ints, source: NoiseSource, beat: Callable[[], None]) -> Drawn:
     """Entries of items that are in too many records, chosen at random, become items that are in too
     few, where the record does not have them yet."""
     items, universe = drawn.items.copy(), wanted.size
@@ -287,7 +286,7 @@ def _merged(drawn: Drawn, most_rows: int, beat: Callable[[], None]) -> tuple[Row
 
 
 def _uniform(source: NoiseSource, count: int) -> Floats:
-    return (source.words(count) >> np.uint64(11)) * 2.0**-53
+    return np.asarray((source.words(count) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _places(sums: Floats, count: int, source: NoiseSource) -> Ints:

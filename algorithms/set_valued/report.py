@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.counts.released_files import RUNS, ErrorOfCounts
+from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -23,7 +24,6 @@ from algorithms.set_valued.parameters import (
     law_of,
     noise_scales,
 )
-from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins
 from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
@@ -220,10 +220,10 @@ def _scales(
         return tuple((part, None) for part in parts)
     scales = dict(zip(parts, noise_scales(params, method, items), strict=True))
     if margins is not None:
-        del scales[_ITEMS]
-        scales["items"] = margins.kept / (params.epsilon * margins.shares.items)
+        scales[_ITEMS] = margins.kept / (params.epsilon * margins.shares.items)
         if not margins.shares.basis:
             scales.pop(_CELLS, None)
+        return tuple(("items" if part == _ITEMS else part, scales[part]) for part in scales)
     return tuple(scales.items())
 
 
@@ -333,7 +333,7 @@ def _method(
             described["chosen"] = None
         described["rule"] = (
             f"diffpart up to {MOST_CELL_ITEMS} items; above, by the noisy number of records: "
-            "diffpart+rest if a group of one in 30 would reach DiffPart's first threshold, else "
+            "diffpart+rest if a group of one in 100 would reach DiffPart's highest threshold, else "
             "rest. The noise of a preview is that of diffpart+rest, which has the smaller shares"
         )
         described["items"] = items

@@ -22,13 +22,13 @@ from algorithms.graph_der.regions import BlockPlan, measure
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
 from algorithms.kmeans.plan import TwoLevel
 from algorithms.kmeans.sound_run import noise
-from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     WITH_DIFFPART,
     measured_lengths,
     measured_margins,
 )
+from algorithms.set_valued.records import Itemsets
 from bench.audit import Counted
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
@@ -189,7 +189,9 @@ def _rest(there: bool, runs: int) -> Floats:
     sets = Itemsets(places, np.arange(records + 1) * 2)
     found = np.zeros(runs)
     for run in range(runs):
-        seen = measured_margins(sets, 4, epsilon, SequentialContext(test_seed=2 * run + there))
+        context = SequentialContext(test_seed=2 * run + there)
+        lengths = measured_lengths(sets, 4, epsilon, context)
+        seen = measured_margins(sets, 4, epsilon, context, lengths)
         found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
         if seen.kept == 2:
             scale = seen.kept / (epsilon * WITH_DIFFPART.items)

@@ -13,8 +13,8 @@ from algorithms.contract import SequentialContext
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
 from algorithms.set_valued.algorithm import mining_utility, relative_errors
-from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
 from algorithms.set_valued.margins import SIZES, items_kept, kept_places
+from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
 from algorithms.set_valued.settings import Row
 from bench.utility.compare import Contender, Figures, compare
 from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.set_valued.records import Itemsets, superset_sums
 from algorithms.set_valued.margins import SIZES, kept_places
+from algorithms.set_valued.records import Itemsets, superset_sums
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences
 
@@ -33,7 +33,9 @@ _COVERED_SETS: Final = 0.85
 _COVERED_SEQUENCES: Final = 0.95
 
 
-def _noisy_lengths(sizes: Ints, most: int, epsilon: float, generator: np.random.Generator) -> Floats:
+def _noisy_lengths(
+    sizes: Ints, most: int, epsilon: float, generator: np.random.Generator
+) -> Floats:
     """Records of length 1 to `most` and more (most,), those below three scales of noise 0."""
     counts = np.bincount(np.clip(sizes[sizes > 0], 1, most), minlength=most + 1)[1:]
     noisy = counts + generator.laplace(0, 1 / epsilon, most)
@@ -52,9 +54,7 @@ def item_counts(sets: Itemsets, items: int, epsilon: float, seed: int) -> Floats
     """How many records have each item (items,): each record keeps as many as 85 % of them have,
     and the counts are stretched by what was not kept."""
     generator, source = np.random.default_rng(seed), SeededRandom(seed)
-    lengths = _noisy_lengths(
-        np.diff(sets.offsets), SIZES.size, LENGTHS_SHARE * epsilon, generator
-    )
+    lengths = _noisy_lengths(np.diff(sets.offsets), SIZES.size, LENGTHS_SHARE * epsilon, generator)
     kept = _covering(lengths, _COVERED_SETS)
     counts = np.bincount(kept_places(sets, kept, source), minlength=items)
     stretch = (SIZES @ lengths) / max(np.minimum(SIZES, kept) @ lengths, 1)
@@ -62,7 +62,9 @@ def item_counts(sets: Itemsets, items: int, epsilon: float, seed: int) -> Floats
     return np.asarray(np.maximum(stretch * (counts + noise), 0))
 
 
-def privbasis(sets: Itemsets, items: int, epsilon: float, seed: int) -> tuple[Floats, NoisySupports]:
+def privbasis(
+    sets: Itemsets, items: int, epsilon: float, seed: int
+) -> tuple[Floats, NoisySupports]:
     """Item counts with half of epsilon; all sets of the 12 commonest items with the other half."""
     generator = np.random.default_rng(seed + 1)
     single = item_counts(sets, items, epsilon / 2, seed)
