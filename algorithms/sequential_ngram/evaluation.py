@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.joining import Multiset
 from algorithms.sequential_ngram.parameters import Metrics
-from algorithms.sequential_ngram.publication import Grams
 from tacit.encoders.counts import Lists
 from tacit.encoders.sequential_ngram_counts import Symbols, cut
 from tacit.randomness import PublicRandom
@@ -55,6 +56,13 @@ class Text:
     def of_copies(cls, grams: Grams, copies: Ints, items: int) -> Text:
         """A synthetic database."""
         return cls.of_rows(synthetic_rows(grams, copies), items)
+
+    @classmethod
+    def of_multiset(cls, synthetic: Multiset, items: int) -> Text:
+        """A released database."""
+        symbols, _ = cut(Lists(synthetic.items.astype(np.int32), synthetic.starts), None, items)
+        weights = synthetic.counts.astype(np.float64)
+        return cls(symbols, np.repeat(weights, synthetic.lengths + 1), items)
 
     @classmethod
     def of_rows(cls, rows: list[tuple[NDArray[np.integer], int]], items: int) -> Text:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from algorithms.counts.contract import threshold as threshold_of
 from tacit.errors import Invalid, TooLarge
 
@@ -61,6 +64,10 @@ Height = Callable[[float, float, float, int], Fraction | int]
 """Levels that the budget left on a path is spread over; see `whole_height`."""
 
 ONE_DRAW: Final = Fraction(1)
+_COVERED: Final = 0.95
+"""The share of sequences that shall not be cut."""
+_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(1, 2)))
+MOST_ROOT_SHARE: Final = Fraction(4, 5)
 
 _ROUNDING: Final = 1e-9
 """A logarithm this close above a whole number is that number."""
@@ -112,16 +119,61 @@ def empty_threshold(
     return threshold
 
 
-def least_budget(epsilon: Fraction, n_max: int, budget: Budget) -> Fraction:
-    """No group of counts is measured with less.
+def least_budget(
+    epsilon: Fraction, n_max: int, budget: Budget, root_share: Fraction | None = None
+) -> Fraction:
+    """No group of counts is measured with less. root_share: of single items, an equal part of the
+    levels unless given.
 
     What is left of a path is spread over at most the levels that are left, m, and a step that does
     not take all leaves at least half: the least part is 2^(1 - m), since 2^(m - 1) >= m.
     """
-    root = epsilon / n_max
+    root = epsilon * (root_share or Fraction(1, n_max))
     if budget == "uniform" or n_max == 1:
         return root
     return min(root, (epsilon - root) / (1 << n_max - 2))
+
+
+@dataclass(frozen=True, eq=False)
+class LengthRanges:
+    """sequences (ranges,): noisy numbers of sequences of 1, 2, 3 to 4, 5 to 8, ... items, 0 where
+    they may be noise; cap: the end of the last range."""
+
+    sequences: NDArray[np.int64]
+    cap: int
+
+    @classmethod
+    def of(
+        cls, noisy: NDArray[np.integer], cap: int, scale: Fraction, draws: Fraction
+    ) -> LengthRanges:
+        """From noisy counts, those below two standard deviations 0."""
+        least = 2 * float(scale) * math.sqrt(2 * draws)
+        return cls(np.where(noisy < least, 0, noisy).astype(np.int64), cap)
+
+    def listed(self) -> NDArray[np.int64]:
+        """The length of each sequence (n,), even inside a range, rising."""
+        ends = np.minimum(2 ** np.arange(self.sequences.size), self.cap)
+        firsts = np.concatenate(([1], ends[:-1] + 1))
+        parts = [
+            first + (end - first + 1) * np.arange(number) // max(number, 1)
+            for first, end, number in zip(firsts, ends, self.sequences.tolist(), strict=True)
+        ]
+        return np.concatenate(parts).astype(np.int64)
+
+    def l_max(self) -> int:
+        """The length that 95 % of the sequences do not pass; 1 without any."""
+        lengths = self.listed()
+        return int(lengths[math.ceil(_COVERED * lengths.size) - 1]) if lengths.size else 1
+
+    def root_share(self, items: int, l_max: int, n_max: int, epsilon: Fraction) -> Fraction:
+        """What single items get, by the forecast of a pair's mean count over the threshold that a
+        pair must reach if each level has an equal part: most of epsilon where pairs are noise, an
+        equal part where they are far above it."""
+        kept = float(np.minimum(self.listed(), l_max).sum())
+        clear = kept / items / (n_max * l_max * math.log(items + 1) / float(epsilon))
+        equal = Fraction(1, n_max)
+        share = next((share for least, share in _ROOT_SHARES if clear < least), equal)
+        return max(share, equal)
 
 
 @dataclass(frozen=True)
@@ -133,7 +185,8 @@ class Settings:
     spread over (adaptive budget only); root: whether single items have a threshold, too; max_rows:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
     refused); max_cells: counts of one level that are asked at most, after the first (None: all);
-    draws: whole noises that a count holds.
+    draws: whole noises that a count holds; root_share: of epsilon, for single items (None: an equal
+    part of the levels); lengths: what is known of them (None: nothing, and no number of sequences).
     """
 
     items: int
@@ -150,6 +203,8 @@ class Settings:
     max_cells: int | None = None
     height: Height = whole_height
     draws: Fraction = ONE_DRAW
+    root_share: Fraction | None = None
+    lengths: LengthRanges | None = None
 
     @property
     def symbols(self) -> int:
@@ -159,4 +214,4 @@ class Settings:
     @property
     def root_budget(self) -> Fraction:
         """The budget of the counts of single items."""
-        return self.epsilon / self.n_max
+        return self.epsilon * (self.root_share or Fraction(1, self.n_max))
