@@ -129,7 +129,8 @@ def published(
 def file_errors(release: Release) -> tuple[ErrorOfCounts, ...]:
     """Of how often the synthetic sequences have each single item."""
     settings = release.transcript.settings
-    noise = settings.l_max / float(settings.root_budget), float(settings.draws)
+    stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
+    noise = stretch * settings.l_max / float(settings.root_budget), float(settings.draws)
     return errors_of_counts(release.root, release.items.astype(np.float64), *noise)
 
 

@@ -264,8 +264,8 @@ class LengthSearch:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """settings: by the noisy histogram of lengths; search: while it is not known; expansion: what is
-    asked next, None at the end; tree: what is known."""
+    """settings: by the noisy histogram of lengths; search: while it is not known; expansion: what
+    is asked next, None at the end; tree: what is known."""
 
     settings: Callable[[Numbers], Settings]
     search: LengthSearch | None = None

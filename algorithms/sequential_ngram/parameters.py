@@ -253,7 +253,7 @@ def settings_of(
     epsilon, n_max = params.epsilon - params.length_budget(stance), min(params.n_max, l_max)
     share = None
     if lengths is not None and params.most_root_share(stance) is not None and n_max > 1:
-        share = lengths.root_share(items, l_max, n_max, epsilon)
+        n_max, share = lengths.plan(items, l_max, n_max, epsilon)
     return Settings(
         items=items,
         epsilon=epsilon,
@@ -288,6 +288,7 @@ def first_state(
 
     def by_ranges(counts: Numbers) -> Settings:
         known = LengthRanges.of(counts.astype(np.int64), cap, 1 / budget, draws)
-        return settings(known.l_max(), lengths=known)
+        rest = params.epsilon - budget
+        return settings(known.l_max(items, rest), lengths=known)
 
     return searching(by_ranges, LengthSearch(LengthsByRange(items, cap), budget, levels))

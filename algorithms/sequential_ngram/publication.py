@@ -22,6 +22,7 @@ from algorithms.sequential_ngram.counts import Tree, first, grow
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.joining import Multiset, joined
 from algorithms.sequential_ngram.settings import Fill, Generation, Settings, TreeTooLarge
+from algorithms.simplex import on_simplices
 from tacit.randomness import NoiseSource
 from tacit.records.items import Sequences
 
@@ -105,16 +106,24 @@ _CLEAR: Final = 3
 
 def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
     """The tree with a first row (whole numbers) in which items below the threshold are alike, up to
-    rounding."""
+    rounding; where lengths are known, they share what the others leave of all items: each is
+    lowered by the same amount, none below 0."""
     counts = tree.noisy[0, :-1]
     threshold = float(tree.thresholds()[0, 0])
     others = np.flatnonzero(counts < threshold)
     row = tree.noisy[0].copy()
     if others.size:
-        each = spread(counts[others].astype(np.float64), threshold, _scale(tree))
-        whole = math.floor(each)
+        below = counts[others].astype(np.float64)
+        lengths = tree.settings.lengths
+        if lengths is None:
+            shares = np.full(others.size, spread(below, threshold, _scale(tree)))
+        else:
+            kept = lengths.kept(tree.settings.l_max)
+            rest = kept - float(counts[counts >= threshold].sum())
+            shares = on_simplices(below, np.zeros(others.size, np.int64), np.array([rest]))
         coins = (source.words(others.size) >> np.uint64(11)) * 2.0**-53
-        row[others] = np.minimum(whole + (coins < each - whole), max(math.ceil(threshold) - 1, 0))
+        whole = np.floor(shares + coins).astype(np.int64)
+        row[others] = np.minimum(whole, max(math.ceil(threshold) - 1, 0))
     return replace(tree, noisy=np.concatenate((row[None], tree.noisy[1:])))
 
 
@@ -437,7 +446,7 @@ class Release:
     copies: Ints
     transcript: Transcript
     root: Floats
-    """Noisy counts of single items, before anything was made of them."""
+    """Noisy counts of single items, stretched to whole sequences where lengths are known."""
     synthetic: Multiset
     """The copies, joined where the number of sequences is known."""
 
@@ -459,7 +468,8 @@ def released(tree: Tree, context: Context) -> Release:
     context.progress(0.65, "making counts consistent")
     if settings.root == "threshold":
         tree = with_clear_root(tree, context.noise("root"))
-    short = released_grams(tree, adjusted(tree))
+    stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
+    short = released_grams(tree, adjusted(tree) * stretch)
     beat = partial(context.progress, 0.7, "extending grams")
     grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
@@ -467,4 +477,4 @@ def released(tree: Tree, context: Context) -> Release:
     synthetic = Multiset.of_copies(grams, given)
     if settings.lengths is not None:
         synthetic = joined(synthetic, settings.lengths.listed(), context.noise("joints"))
-    return Release(grams, given, Transcript.of(tree), root, synthetic)
+    return Release(grams, given, Transcript.of(tree), root * stretch, synthetic)

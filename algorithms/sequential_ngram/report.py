@@ -182,7 +182,9 @@ def _error(
         result["basis_of_items"] = (
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
-            "The truth is of the first l_max items of each sequence: later ones are not counted. "
+            "The truth is of the first l_max items of each sequence: later ones are not counted; "
+            "with l_max auto in sound, counts are stretched by the noisy lengths as if later items "
+            "were like the first ones. "
             "Orders of items are not in these figures"
         )
         result["items"] = [error.json() for error in errors]

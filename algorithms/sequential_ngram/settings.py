@@ -66,7 +66,11 @@ Height = Callable[[float, float, float, int], Fraction | int]
 ONE_DRAW: Final = Fraction(1)
 _COVERED: Final = 0.95
 """The share of sequences that shall not be cut."""
-_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(1, 2)))
+_TYPICAL: Final = 5
+"""Times the root of how many items there are: so many hold most of what sequences have."""
+_SKEW: Final = 0.3
+"""Of what is cut off, the part that is assumed to be guessed wrongly."""
+_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(2, 3)))
 MOST_ROOT_SHARE: Final = Fraction(4, 5)
 
 _ROUNDING: Final = 1e-9
@@ -160,20 +164,40 @@ class LengthRanges:
         ]
         return np.concatenate(parts).astype(np.int64)
 
-    def l_max(self) -> int:
-        """The length that 95 % of the sequences do not pass; 1 without any."""
+    def l_max(self, items: int, epsilon: Fraction) -> int:
+        """How many items of a sequence count: at most the length that 95 % do not pass, and fewer
+        where their noise would be worse than what is cut off. 1 without any sequences."""
         lengths = self.listed()
-        return int(lengths[math.ceil(_COVERED * lengths.size) - 1]) if lengths.size else 1
+        if not lengths.size:
+            return 1
+        most = int(lengths[math.ceil(_COVERED * lengths.size) - 1])
+        cut = np.arange(1, most + 1)
+        total = float(lengths.sum())
+        kept = np.array([np.minimum(lengths, end).sum() for end in cut.tolist()]) / total
+        typical = total / min(_TYPICAL * math.sqrt(items), items)
+        noise = math.sqrt(2) * cut / float(epsilon * MOST_ROOT_SHARE) / (kept * typical)
+        return 1 + int(np.argmin(np.square(noise) + np.square(_SKEW * (1 - kept))))
 
-    def root_share(self, items: int, l_max: int, n_max: int, epsilon: Fraction) -> Fraction:
-        """What single items get, by the forecast of a pair's mean count over the threshold that a
-        pair must reach if each level has an equal part: most of epsilon where pairs are noise, an
-        equal part where they are far above it."""
-        kept = float(np.minimum(self.listed(), l_max).sum())
-        clear = kept / items / (n_max * l_max * math.log(items + 1) / float(epsilon))
-        equal = Fraction(1, n_max)
-        share = next((share for least, share in _ROOT_SHARES if clear < least), equal)
-        return max(share, equal)
+    def kept(self, l_max: int) -> float:
+        """Items of all sequences among their first l_max."""
+        return float(np.minimum(self.listed(), l_max).sum())
+
+    def stretch(self, l_max: int) -> float:
+        """Items of all sequences over those among the first l_max."""
+        kept = self.kept(l_max)
+        return float(self.listed().sum()) / kept if kept else 1.0
+
+    def plan(self, items: int, l_max: int, n_max: int, epsilon: Fraction) -> tuple[int, Fraction]:
+        """The longest gram that is counted, and the share of single items: by the forecast of a
+        pair's mean count over the threshold that it must reach if each level has an equal part.
+        Where pairs are near their noise, they are all that is counted, and longer grams are made by
+        a Markov assumption of first order."""
+        clear = self.kept(l_max) / items / (n_max * l_max * math.log(items + 1) / float(epsilon))
+        levels = min(n_max, 2)
+        for least, share in _ROOT_SHARES:
+            if clear < least:
+                return levels, max(share, Fraction(1, levels))
+        return n_max, Fraction(1, n_max)
 
 
 @dataclass(frozen=True)
