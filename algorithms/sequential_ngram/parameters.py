@@ -106,7 +106,7 @@ class Parameters(WireModel):
     )
     epsilon_length: Exact | None = Field(
         None,
-        description="l_max auto: its part of epsilon; unless given epsilon / 20, in paper / 50",
+        description="l_max auto: its part of epsilon; unless given epsilon / 15, in paper / 50",
     )
     length_cap: int = Field(
         100,
@@ -165,7 +165,7 @@ class Parameters(WireModel):
             return Fraction(0)
         if self.epsilon_length is not None:
             return self.epsilon_length
-        return self.epsilon / (50 if stance == "paper" else 20)
+        return self.epsilon / (50 if stance == "paper" else 15)
 
     def longest(self, stance: Stance) -> int:
         """The greatest l_max that a run can have."""

@@ -122,7 +122,8 @@ def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
             rest = kept - float(counts[counts >= threshold].sum())
             shares = on_simplices(below, np.zeros(others.size, np.int64), np.array([rest]))
         coins = (source.words(others.size) >> np.uint64(11)) * 2.0**-53
-        whole = np.floor(shares + coins).astype(np.int64)
+        whole = np.floor(shares).astype(np.int64)
+        whole += coins < shares - whole
         row[others] = np.minimum(whole, max(math.ceil(threshold) - 1, 0))
     return replace(tree, noisy=np.concatenate((row[None], tree.noisy[1:])))
 

@@ -183,8 +183,8 @@ def _error(
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
             "The truth is of the first l_max items of each sequence: later ones are not counted; "
-            "with l_max auto in sound, counts are stretched by the noisy lengths as if later items "
-            "were like the first ones. "
+            "with l_max auto in sound, it is that times details.stretch, by noisy lengths, as if "
+            "later items were like the first ones. "
             "Orders of items are not in these figures"
         )
         result["items"] = [error.json() for error in errors]
@@ -208,6 +208,10 @@ def _details(params: Parameters, stance: Stance, transcript: Transcript | None) 
     if transcript is None:
         return details
     settings = transcript.settings
+    if settings.lengths is not None:
+        details["share_of_single_items"] = format_exact(settings.root_budget / settings.epsilon)
+        details["stretch"] = f"{settings.lengths.stretch(settings.l_max):.6g}"
+        details["sequences_counted"] = int(settings.lengths.sequences.sum())
     return details | {
         "max_path_spend": format_exact(transcript.most_spent),
         "draws": transcript.draws + (params.length_cap if params.length_budget(stance) else 0),
@@ -215,7 +219,6 @@ def _details(params: Parameters, stance: Stance, transcript: Transcript | None) 
         "universe_size": settings.items,
         "l_max": settings.l_max,
         "n_max": settings.n_max,
-        "share_of_single_items": format_exact(settings.root_budget / settings.epsilon),
         "thresholds": {
             format_exact(budget): settings.threshold(budget) for budget in transcript.budgets
         },

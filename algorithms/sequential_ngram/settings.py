@@ -70,7 +70,7 @@ _TYPICAL: Final = 5
 """Times the root of how many items there are: so many hold most of what sequences have."""
 _SKEW: Final = 0.3
 """Of what is cut off, the part that is assumed to be guessed wrongly."""
-_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(2, 3)))
+_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(1, 2)))
 MOST_ROOT_SHARE: Final = Fraction(4, 5)
 
 _ROUNDING: Final = 1e-9

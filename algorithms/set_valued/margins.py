@@ -166,10 +166,10 @@ def told_from_noise(
     noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)
 ) -> tuple[Ints, float]:
     """Noisy lengths, those below five scales of their noise 0 (eight, where no length beside them
-    shows), unless all of these together hold two standard deviations more records than a tail behind
-    the last that shows: then they keep their sum, lowered alike. And how many records of theirs may be missing. Where a sum holds
-    more than one whole noise, below what that reaches as rarely (spec: federated-counting, section
-    3)."""
+    shows), unless all of these together hold two standard deviations more records than a tail
+    behind the last that shows: then they keep their sum, lowered alike. And how many records of
+    theirs may be missing. Where a sum holds more than one whole noise, below what that reaches as
+    rarely (spec: federated-counting, section 3)."""
     least = float(_THRESHOLD * scale)
     if draws != 1:
         least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
