@@ -46,7 +46,7 @@ from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)
 FANOUTS: Final = range(2, 17)
-MOST_ITEMS: Final = 100_000
+MOST_ITEMS: Final = 200_000
 MOST_CELL_ITEMS: Final = 22
 """A histogram over all itemsets has 2^items cells."""
 ONE_DRAW: Final = Fraction(1)
@@ -77,7 +77,7 @@ class Parameters(WireModel):
         Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)] | DatasetReference | None
     ) = Field(
         None,
-        description="the public list of items, 2 to 100,000; its order is the taxonomy; chosen "
+        description="the public list of items, 2 to 200,000; its order is the taxonomy; chosen "
         "without looking at the data (10,000 inline, more as a dataset of kind universe); sound "
         "needs it",
     )

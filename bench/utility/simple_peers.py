@@ -36,10 +36,10 @@ _COVERED_SEQUENCES: Final = 0.95
 def _noisy_lengths(
     sizes: Ints, most: int, epsilon: float, generator: np.random.Generator
 ) -> Floats:
-    """Records of length 1 to `most` and more (most,), those below three scales of noise 0."""
+    """Records of length 1 to `most` and more (most,), those below six scales of noise 0."""
     counts = np.bincount(np.clip(sizes[sizes > 0], 1, most), minlength=most + 1)[1:]
     noisy = counts + generator.laplace(0, 1 / epsilon, most)
-    return np.where(noisy < 3 / epsilon, 0.0, noisy)
+    return np.where(noisy < 6 / epsilon, 0.0, noisy)
 
 
 def _covering(lengths: Floats, share: float) -> int:

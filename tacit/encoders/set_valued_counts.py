@@ -232,7 +232,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 _MASK_BITS: Final = 16
 _FIELDS: Final = ("parents", "masks", "places", "children", "ends")
 FANOUTS: Final = range(2, _MASK_BITS + 1)
-MOST_ITEMS: Final = 100_000
+MOST_ITEMS: Final = 200_000
 MOST_DEPTH: Final = 4_096
 
 
