@@ -254,6 +254,9 @@ def settings_of(
     share = None
     if lengths is not None and params.most_root_share(stance) is not None and n_max > 1:
         n_max, share = lengths.plan(items, l_max, n_max, epsilon)
+    cells = params.max_cells
+    if lengths is not None and cells is None and n_max > 1:  # the commonest grams, not a refusal
+        cells = max(params.max_nodes - items - 1, 0) // (n_max - 1)
     return Settings(
         items=items,
         epsilon=epsilon,
@@ -266,7 +269,7 @@ def settings_of(
         max_nodes=params.max_nodes,
         root=root_of(params, stance),
         max_rows=None if stance == "paper" else params.max_rows,
-        max_cells=params.max_cells,
+        max_cells=cells,
         draws=draws,
         root_share=share,
         lengths=lengths,
