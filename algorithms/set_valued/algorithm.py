@@ -214,14 +214,15 @@ RESULT: Final = {
     "rows": "how many itemsets are released",
     "records": "the sum of their counts",
     "partitions_split": "how many partitions were split, with or without records (diffpart)",
-    "method": "diffpart, diffpart+rest or basic",
+    "method": "diffpart, diffpart+rest, rest or basic",
     "lengths": "noisy numbers of records with 1 to 64 items, the last with 64 and more; those that "
-    "may be noise are 0 (diffpart+rest)",
-    "items_kept": "items of a record that were counted, at most (diffpart+rest)",
-    "rest_rows": "itemsets of kind rest among the rows (diffpart+rest)",
-    "rest_records": "the sum of their counts (diffpart+rest)",
-    "release.csv": "one line for each itemset: its count, its length, its items; diffpart+rest: "
-    "before them its kind, measured (by DiffPart) or rest (items are independent)",
+    "may be noise are 0 (diffpart+rest, rest)",
+    "items_kept": "items of a record that were counted, at most (diffpart+rest, rest)",
+    "rest_rows": "itemsets of kind rest among the rows (diffpart+rest, rest)",
+    "rest_records": "the sum of their counts (diffpart+rest, rest)",
+    "release.csv": "one line for each itemset: its count, its length, its items; with rest: "
+    "before them its kind, measured (by DiffPart) or rest (outside the basis items are "
+    "independent)",
     "release.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
     "quotes where one has a blank",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
@@ -304,9 +305,9 @@ def published_with_rest(
     context: Context,
     draws: Fraction = Fraction(1),
 ) -> tuple[Outcome, tuple[Row, ...]]:
-    """Everything that leaves a run of `diffpart+rest`, and its rows: those of DiffPart, then what
-    they lack, drawn from the context's stream. A function of noisy counts; draws: whole noises that
-    each holds. Raises RowCap."""
+    """Everything that leaves a run of `diffpart+rest` or `rest`, and its rows: those of DiffPart,
+    then what they lack, drawn from the context's stream. A function of noisy counts; draws: whole
+    noises that each holds. Raises RowCap."""
     method = "diffpart+rest" if margins.shares.diffpart else "rest"
     rows = Measured.of(measured, len(universe))
     left = remainder(margins, rows)
@@ -465,7 +466,7 @@ def _files_by_kind(
             table.write(line_of((kind, count, len(items), listed(items))))
             row = {"kind": kind, "items": items, "count": count}
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-    about = "synthetic records; items are independent inside the kind rest"
+    about = "synthetic records; items are independent inside the kind rest, outside its basis"
     return (
         ResultFile.csv("release.csv", table.getvalue(), about),
         ResultFile("release.ndjson", "application/x-ndjson", lines.getvalue().encode(), about),
