@@ -150,9 +150,9 @@ def test_lengths_count_each_record_once() -> None:
 
 
 def test_lengths_are_told_from_the_noise_that_is_there() -> None:
-    noisy = np.array([-99, 51, 90])
-    assert told_from_noise(noisy, Fraction(10))[0].tolist() == [0, 51, 90]
-    assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 90]
+    noisy = np.array([-99, 51, 150])
+    assert told_from_noise(noisy, Fraction(10))[0].tolist() == [0, 51, 150]
+    assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 150]
 
 
 @pytest.mark.parametrize(
