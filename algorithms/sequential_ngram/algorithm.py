@@ -159,6 +159,7 @@ def _evaluated(
         settings.n_max,
         params.metrics,
         partial(context.progress, 0.98, "evaluating"),
+        settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0,
     )
     return replace(outcome, evaluation=compared)
 

@@ -281,11 +281,13 @@ def evaluate(
     n_max: int,
     metrics: Metrics,
     beat: Beat,
+    stretch: float = 1.0,
 ) -> dict[str, Any]:
     """All metrics; null where nothing can be measured.
 
     released: the synthetic database; grams: with the extended ones. Patterns twice: as the source's
-    tables must have been made (cut data, sizes 2 to n_max), and with nothing omitted.
+    tables must have been made (cut data, sizes 2 to n_max), and with nothing omitted. stretch: of
+    the released counts, from cut to whole sequences.
     """
     whole = Text.of_data(dataset)
     items = len(dataset.universe)
@@ -304,10 +306,12 @@ def evaluate(
         result["relative_error"] = relative_errors(true, found, dataset.count)
     most = max(metrics.top, default=0)
     shortest = Text.of_data(dataset, l_max)
-    for name, text, longest in (("cut", shortest, n_max), ("whole", whole, None)):
+    cases = (("cut", shortest, n_max, stretch), ("whole", whole, None, 1.0))
+    for name, text, longest, factor in cases:
         ranked = frequent(text, most, longest, beat)
         own = released_patterns(grams, most, longest)
-        supports = supports_of(grams, ranked)
+        counts = supports_of(grams, ranked)
+        supports = {pattern: round(count / factor) for pattern, count in counts.items()}
         result[f"patterns_{name}"] = [
             {"k": top, **pattern_figures(ranked, own, supports, top)} for top in metrics.top
         ]
