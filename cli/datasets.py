@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from algorithms.datasets.declaration import INLINE_UNIVERSE
 from cli.context import (
     Answer,
     TextTable,
@@ -71,7 +72,7 @@ def add(
         "purpose": "production" if production else "trial",
         "privacy_unit": privacy_unit,
         "revision_of": revision_of,
-        "universe": None if universe is None else universe_of(universe),
+        "universe": None if universe is None else declared_universe(client, universe),
         "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
     }
     parts = parts_of(file, sensitive)
@@ -214,6 +215,16 @@ def parts_of(file: Path, sensitive: Path | None) -> dict[str, bytes]:
     if sensitive is None:
         return {"file": content}
     return {"points": content, "sensitive": sensitive.read_bytes()}
+
+
+def declared_universe(client: Client, text: str) -> Any:
+    """As `universe_of`; a list that is too long for a request is uploaded as a dataset first."""
+    items = universe_of(text)
+    if not isinstance(items, list) or len(items) <= INLINE_UNIVERSE:
+        return items
+    content = "".join(f"{item}\n" for item in items).encode()
+    made = client.add_dataset("universe", "universe", "text", content={"file": content})
+    return {"dataset": made["id"]}
 
 
 def universe_of(text: str) -> Any:

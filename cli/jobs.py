@@ -33,7 +33,7 @@ from cli.context import (
     say,
     tabled,
 )
-from cli.datasets import format_of, parts_of, universe_of
+from cli.datasets import declared_universe, format_of, parts_of
 from cli.formatting import amount, print_report, summary_lines
 from cli.services.deployment import FILE, Deployment, Running
 from tacit import Client, Problem
@@ -205,7 +205,7 @@ class Upload:
         kind = str(client.jobs.algorithm(job["algorithm"])["dataset_kind"])
         fields: Json = {"roles": {"label": self.label, "curator": self.curator}}
         if self.universe is not None:
-            fields["universe"] = universe_of(self.universe)
+            fields["universe"] = declared_universe(client, self.universe)
         if self.epsilon is not None:
             fields["budget"] = {"epsilon": self.epsilon, "delta": self.delta}
 

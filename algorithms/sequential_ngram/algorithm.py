@@ -31,16 +31,18 @@ from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds,
 from algorithms.drawing import BLUE, COLOURS, can_draw, picture
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
 from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
+from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.joining import Multiset
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     first_state,
     resolved_universe,
     settings_of,
 )
-from algorithms.sequential_ngram.publication import Grams, Release, released
+from algorithms.sequential_ngram.publication import Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
 from algorithms.sequential_ngram.settings import least_budget
-from tacit.encoders.sequential_ngram_counts import COUNTER
+from tacit.encoders.sequential_ngram_counts import COUNTER, LengthsByRange
 from tacit.records.items import Sequences
 from tacit.records.text_files import line_of, listed
 from tacit.report.model import PrivacyReport
@@ -104,8 +106,8 @@ def published(
     return Outcome(
         result={
             "l_max": release.transcript.settings.l_max,
-            "sequences": int(release.copies.sum()),
-            "rows": int(np.count_nonzero(release.copies)),
+            "sequences": release.synthetic.sequences,
+            "rows": int(release.synthetic.counts.size),
             "grams": known,
             "extended_grams": release.grams.size - known,
             "patterns": [{"items": items, "count": count} for items, count in named[:10]],
@@ -115,7 +117,7 @@ def published(
             *multiset_files(
                 "synthetic",
                 "synthetic sequences with their multiplicities",
-                _synthetic(release, universe, context),
+                _synthetic(release.synthetic, universe, context),
             ),
             _grams_file(release.grams, universe, context),
             _patterns_file(named),
@@ -127,7 +129,8 @@ def published(
 def file_errors(release: Release) -> tuple[ErrorOfCounts, ...]:
     """Of how often the synthetic sequences have each single item."""
     settings = release.transcript.settings
-    noise = settings.l_max / float(settings.root_budget), float(settings.draws)
+    stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
+    noise = stretch * settings.l_max / float(settings.root_budget), float(settings.draws)
     return errors_of_counts(release.root, release.items.astype(np.float64), *noise)
 
 
@@ -150,12 +153,13 @@ def _evaluated(
     settings = release.transcript.settings
     compared = evaluate(
         data,
-        Text.of_copies(release.grams, release.copies, settings.items),
+        Text.of_multiset(release.synthetic, settings.items),
         release.grams,
         settings.l_max,
         settings.n_max,
         params.metrics,
         partial(context.progress, 0.98, "evaluating"),
+        settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0,
     )
     return replace(outcome, evaluation=compared)
 
@@ -163,11 +167,12 @@ def _evaluated(
 # ----------------------------------------------------------------------------------------- files
 
 
-def _synthetic(release: Release, universe: tuple[str, ...], context: Context) -> Iterable[Named]:
-    grams, copies = release.grams, release.copies
-    for first, last in _spans(grams.bounds, context):
-        chosen = first + np.flatnonzero(copies[first:last])
-        yield from _named(grams, chosen, copies[chosen].tolist(), universe)
+def _synthetic(synthetic: Multiset, universe: tuple[str, ...], context: Context) -> Iterable[Named]:
+    for row, count in enumerate(synthetic.counts.tolist()):
+        if row % _BEAT_ROWS == 0:
+            context.progress(0.9, "writing")
+        first, last = synthetic.starts[row : row + 2]
+        yield [universe[item] for item in synthetic.items[first:last].tolist()], count
 
 
 def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> ResultFile:
@@ -221,7 +226,7 @@ _POINTS: Final = 500
 def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
     """Both plots; none without matplotlib or without sequences."""
     beat()
-    if not can_draw() or not release.copies.any():
+    if not can_draw() or not release.synthetic.sequences:
         return ()
     grams = picture("sequential-ngram", "grams", lambda axes: _grams(axes, release), _INCHES)
     beat()
@@ -255,8 +260,7 @@ def _lengths(axes: Axes, release: Release) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Synthetic sequences by length")
-    lengths = release.grams.lengths
-    sequences = np.bincount(lengths, release.copies)[1:]
+    sequences = np.bincount(release.synthetic.lengths, release.synthetic.counts)[1:]
     axes.bar(np.arange(1, sequences.size + 1), sequences, 0.7, color=BLUE)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -279,20 +283,21 @@ def first(params: Parameters, draws: Fraction) -> State:
 
 def planned(params: Parameters) -> int:
     """The largest number of rounds."""
-    return params.n_max + params.auto
+    return params.n_max + bool(params.length_budget("sound"))
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
     """The lengths where they are requested, then level by level, with the least part of epsilon
     that a gram's successors may get and the longest sequences."""
     params = with_cell_limit(params, MOST_CELLS)
-    items, l_max = len(resolved_universe(params, "sound")), params.longest
+    items, l_max = len(resolved_universe(params, "sound")), params.longest("sound")
     settings = settings_of(params, "sound", items, l_max, draws)
-    least = least_budget(settings.epsilon, settings.n_max, params.budget)
+    share = params.most_root_share("sound")
+    least = least_budget(settings.epsilon, settings.n_max, params.budget, share)
     questions = []
-    if params.auto:
-        cap = params.length_cap
-        questions.append(PlannedQuestion("lengths", params.length_budget, 1, None, None, cap, cap))
+    if lengths := params.length_budget("sound"):
+        cells = int(LengthsByRange(items, params.length_cap).sizes[0])
+        questions.append(PlannedQuestion("lengths", lengths, 1, None, None, cells, cells))
     for level in range(1, settings.n_max + 1):
         rate, group = (settings.root_budget, items) if level == 1 else (least, settings.symbols)
         most = group * items ** (level - 1)

@@ -19,7 +19,7 @@ from algorithms.counts.contract import AdaptiveCounting, Answer, Numbers, Questi
 from algorithms.counts.keeper import Add, KeeperSource
 from algorithms.sequential_ngram.settings import Settings, TreeTooLarge
 from tacit.encoders.counts import Level
-from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, Successors
+from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, LengthsByRange, Successors
 from tacit.records.items import Sequences
 
 Places = NDArray[np.int32]
@@ -254,18 +254,20 @@ COVERED: Final = 0.95
 
 @dataclass(frozen=True)
 class LengthSearch:
-    """A noisy histogram of lengths 1 to cap: the last bin has the longer ones too."""
+    """A noisy histogram of lengths up to cap: the last bin has the longer ones too. levels: of the
+    tree afterwards, at most."""
 
-    cap: int
+    document: Lengths | LengthsByRange
     budget: Fraction
+    levels: int
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """settings: by l_max; search: while l_max is not known; expansion: what is asked next, None at
-    the end; tree: what is known."""
+    """settings: by the noisy histogram of lengths; search: while it is not known; expansion: what
+    is asked next, None at the end; tree: what is known."""
 
-    settings: Callable[[int], Settings]
+    settings: Callable[[Numbers], Settings]
     search: LengthSearch | None = None
     expansion: Expansion | None = None
     tree: Tree | None = None
@@ -273,11 +275,11 @@ class State:
 
 def first(settings: Settings) -> State:
     """Before any question, l_max known. Raises TreeTooLarge."""
-    return State(lambda _l_max: settings, expansion=root(settings))
+    return State(lambda _lengths: settings, expansion=root(settings))
 
 
-def searching(settings: Callable[[int], Settings], search: LengthSearch) -> State:
-    """Before any question, l_max to be found; settings: by l_max."""
+def searching(settings: Callable[[Numbers], Settings], search: LengthSearch) -> State:
+    """Before any question, l_max to be found; settings: by the noisy histogram of lengths."""
     return State(settings, search=search)
 
 
@@ -286,16 +288,15 @@ def planned(state: State) -> int:
     if state.expansion is not None:
         return state.expansion.settings.n_max
     assert state.search is not None
-    return 1 + state.settings(state.search.cap).n_max
+    return 1 + state.search.levels
 
 
 def ask(state: State) -> Question | None:
     """The lengths, or the successors of the grams that are expanded next."""
     one = np.zeros(1, np.int64)
     if state.search is not None:
-        cap, budget = state.search.cap, state.search.budget
-        items = state.settings(cap).items
-        return Question("lengths", Lengths(items, cap), 1, one + cap, (budget,), one)
+        search = state.search
+        return Question("lengths", search.document, 1, search.document.sizes, (search.budget,), one)
     expansion, tree = state.expansion, state.tree
     if expansion is None:
         return None
@@ -316,7 +317,7 @@ def absorb(state: State, _question: Question, answer: Answer) -> State:
     """With the answer: l_max, or one level more. Raises TreeTooLarge."""
     counts = answer.dense()
     if state.search is not None:
-        return first(state.settings(covering(counts)))
+        return first(state.settings(counts))
     expansion = state.expansion
     assert expansion is not None
     if state.tree is None:
@@ -348,7 +349,8 @@ BLOCK_SYMBOLS: Final = 1 << 20
 
 def grow(dataset: Sequences, state: State, add: Add, context: Context) -> Tree:
     """The noisy tree. Raises TreeTooLarge, Cancelled."""
-    longest = state.settings(0).l_max if state.search is None else state.search.cap
+    known = state.expansion
+    longest = state.search.document.cap if state.search else known.settings.l_max if known else 1
     blocks = dataset.lists.blocks(max(BLOCK_SYMBOLS // (longest + 1), 1))
     source = KeeperSource(context, COUNTER, blocks, add=add, steps=planned(state))
     tree = drive(COUNTING, state, source).tree

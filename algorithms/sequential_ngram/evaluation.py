@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.joining import Multiset
 from algorithms.sequential_ngram.parameters import Metrics
-from algorithms.sequential_ngram.publication import Grams
 from tacit.encoders.counts import Lists
 from tacit.encoders.sequential_ngram_counts import Symbols, cut
 from tacit.randomness import PublicRandom
@@ -55,6 +56,13 @@ class Text:
     def of_copies(cls, grams: Grams, copies: Ints, items: int) -> Text:
         """A synthetic database."""
         return cls.of_rows(synthetic_rows(grams, copies), items)
+
+    @classmethod
+    def of_multiset(cls, synthetic: Multiset, items: int) -> Text:
+        """A released database."""
+        symbols, _ = cut(Lists(synthetic.items.astype(np.int32), synthetic.starts), None, items)
+        weights = synthetic.counts.astype(np.float64)
+        return cls(symbols, np.repeat(weights, synthetic.lengths + 1), items)
 
     @classmethod
     def of_rows(cls, rows: list[tuple[NDArray[np.integer], int]], items: int) -> Text:
@@ -273,11 +281,13 @@ def evaluate(
     n_max: int,
     metrics: Metrics,
     beat: Beat,
+    stretch: float = 1.0,
 ) -> dict[str, Any]:
     """All metrics; null where nothing can be measured.
 
     released: the synthetic database; grams: with the extended ones. Patterns twice: as the source's
-    tables must have been made (cut data, sizes 2 to n_max), and with nothing omitted.
+    tables must have been made (cut data, sizes 2 to n_max), and with nothing omitted. stretch: of
+    the released counts, from cut to whole sequences.
     """
     whole = Text.of_data(dataset)
     items = len(dataset.universe)
@@ -296,10 +306,12 @@ def evaluate(
         result["relative_error"] = relative_errors(true, found, dataset.count)
     most = max(metrics.top, default=0)
     shortest = Text.of_data(dataset, l_max)
-    for name, text, longest in (("cut", shortest, n_max), ("whole", whole, None)):
+    cases = (("cut", shortest, n_max, stretch), ("whole", whole, None, 1.0))
+    for name, text, longest, factor in cases:
         ranked = frequent(text, most, longest, beat)
         own = released_patterns(grams, most, longest)
-        supports = supports_of(grams, ranked)
+        counts = supports_of(grams, ranked)
+        supports = {pattern: round(count / factor) for pattern, count in counts.items()}
         result[f"patterns_{name}"] = [
             {"k": top, **pattern_figures(ranked, own, supports, top)} for top in metrics.top
         ]

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Final, Literal
 
+import numpy as np
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import (
@@ -26,13 +27,16 @@ from algorithms.contract import (
     schema_range,
     universe_size,
 )
-from algorithms.sequential_ngram.counts import LengthSearch, State, first, searching
+from algorithms.counts.contract import Numbers
+from algorithms.sequential_ngram.counts import LengthSearch, State, covering, first, searching
 from algorithms.sequential_ngram.settings import (
+    MOST_ROOT_SHARE,
     ONE_DRAW,
     BadLength,
     Budget,
     Fill,
     Generation,
+    LengthRanges,
     Root,
     Settings,
     TooManyPairs,
@@ -40,6 +44,7 @@ from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
 )
+from tacit.encoders.sequential_ngram_counts import Lengths, LengthsByRange
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
 
@@ -62,6 +67,7 @@ def expected_pairs(items: int, scale: Fraction) -> float:
 MOST_EPSILON: Final = Fraction(100)
 MOST_LENGTH: Final = 1000
 MOST_GRAM: Final = 10
+PAPER_LENGTH: Final = 20
 PAPER_ITEMS: Final = 3
 """Below, the threshold of the paper stance is not positive."""
 
@@ -85,10 +91,12 @@ class Parameters(WireModel):
 
     universe: ItemUniverse = Field(description=ABOUT)
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
-    l_max: int | Literal["auto"] = Field(
-        20,
+    l_max: int | Literal["auto"] | None = Field(
+        None,
         description="only this many items at the start of a sequence count; auto: from a noisy "
-        "histogram of lengths, which costs epsilon_length",
+        "histogram of lengths, which costs epsilon_length and, in sound, also bounds the number of "
+        "sequences and decides how much of epsilon single items get (default of sound; of paper: "
+        "20)",
         json_schema_extra=schema_range(minimum=1, maximum=MOST_LENGTH),
     )
     n_max: int = Field(
@@ -97,7 +105,8 @@ class Parameters(WireModel):
         json_schema_extra=schema_range(minimum=1, maximum=MOST_GRAM),
     )
     epsilon_length: Exact | None = Field(
-        None, description="l_max auto: its part of epsilon; epsilon / 50 unless given"
+        None,
+        description="l_max auto: its part of epsilon; unless given epsilon / 15, in paper / 50",
     )
     length_cap: int = Field(
         100,
@@ -144,22 +153,29 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
-    @property
-    def auto(self) -> bool:
-        """Whether l_max is found by a noisy histogram."""
-        return self.l_max == "auto"
+    def given_l_max(self, stance: Stance) -> int | None:
+        """l_max; None where it is found by a noisy histogram."""
+        if self.l_max is None and stance == "paper":
+            return PAPER_LENGTH
+        return None if self.l_max in (None, "auto") else self.l_max  # type: ignore[return-value]
 
-    @property
-    def length_budget(self) -> Fraction:
+    def length_budget(self, stance: Stance) -> Fraction:
         """What finding l_max costs; 0 where it is given."""
-        if not self.auto:
+        if self.given_l_max(stance) is not None:
             return Fraction(0)
-        return self.epsilon / 50 if self.epsilon_length is None else self.epsilon_length
+        if self.epsilon_length is not None:
+            return self.epsilon_length
+        return self.epsilon / (50 if stance == "paper" else 15)
 
-    @property
-    def longest(self) -> int:
+    def longest(self, stance: Stance) -> int:
         """The greatest l_max that a run can have."""
-        return self.length_cap if self.l_max == "auto" else self.l_max
+        return self.given_l_max(stance) or self.length_cap
+
+    def most_root_share(self, stance: Stance) -> Fraction | None:
+        """What single items get at most; None: an equal part of the levels."""
+        known = self.given_l_max(stance) is None and stance == "sound"
+        known = known and self.budget == "adaptive" and self.n_max > 1
+        return max(MOST_ROOT_SHARE, Fraction(1, self.n_max)) if known else None
 
     def fill_of(self, stance: Stance) -> Fill:
         """As given, or the stance's own."""
@@ -178,16 +194,17 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise MethodNeedsSound("the source has all", pointer="/params/root")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
-    if params.auto and not 0 < params.length_budget < params.epsilon:
+    given = params.given_l_max(stance)
+    if given is None and not 0 < params.length_budget(stance) < params.epsilon:
         raise BadEpsilon("must be between 0 and epsilon", pointer="/params/epsilon_length")
-    for field, value in (("l_max", params.l_max), ("length_cap", params.length_cap)):
-        if value != "auto" and not 1 <= value <= MOST_LENGTH:
+    for field, value in (("l_max", given), ("length_cap", params.length_cap)):
+        if value is not None and not 1 <= value <= MOST_LENGTH:
             raise BadLength(f"must be between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
-    if not 1 <= params.n_max <= min(MOST_GRAM, params.longest):
+    if not 1 <= params.n_max <= min(MOST_GRAM, params.longest(stance)):
         raise BadLength(
             f"must be between 1 and {MOST_GRAM} and be at most l_max", pointer="/params/n_max"
         )
-    if max(noise_scales(params)) > SCALE_LIMIT:
+    if max(noise_scales(params, stance)) > SCALE_LIMIT:
         raise BadEpsilon(
             "too small for the noise of sequences this long", pointer="/params/epsilon"
         )
@@ -199,17 +216,19 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
     if size + 1 > params.max_nodes:
         raise TreeTooLarge(params.max_nodes)
-    if params.l_max != "auto" and params.l_max > 1 and root_of(params, stance) == "all":
-        expected = expected_pairs(size, params.l_max * params.n_max / params.epsilon)
+    if given is not None and given > 1 and root_of(params, stance) == "all":
+        expected = expected_pairs(size, given * params.n_max / params.epsilon)
         if expected > params.max_nodes:
             raise TooManyPairs(params.max_nodes, expected)
 
 
-def noise_scales(params: Parameters) -> tuple[Fraction, ...]:
+def noise_scales(params: Parameters, stance: Stance) -> tuple[Fraction, ...]:
     """The largest scale of counts of grams, and that of the lengths where they are requested."""
-    rest = params.epsilon - params.length_budget
-    scale = params.longest / least_budget(rest, params.n_max, params.budget)
-    return (scale, 1 / params.length_budget) if params.auto else (scale,)
+    lengths = params.length_budget(stance)
+    share = params.most_root_share(stance)
+    least = least_budget(params.epsilon - lengths, params.n_max, params.budget, share)
+    scale = params.longest(stance) / least
+    return (scale, 1 / lengths) if lengths else (scale,)
 
 
 def resolved_universe(params: Parameters, stance: Stance) -> tuple[str, ...]:
@@ -227,13 +246,22 @@ def settings_of(
     items: int,
     l_max: int,
     draws: Fraction = ONE_DRAW,
+    lengths: LengthRanges | None = None,
 ) -> Settings:
-    """A run's public choices, once l_max is known; draws: whole noises that a sum holds."""
+    """A run's public choices, once l_max is known; draws: whole noises that a sum holds; lengths:
+    what is known of them besides."""
+    epsilon, n_max = params.epsilon - params.length_budget(stance), min(params.n_max, l_max)
+    share = None
+    if lengths is not None and params.most_root_share(stance) is not None and n_max > 1:
+        n_max, share = lengths.plan(items, l_max, n_max, epsilon)
+    cells = params.max_cells
+    if lengths is not None and cells is None and n_max > 1:  # the commonest grams, not a refusal
+        cells = max(params.max_nodes - items - 1, 0) // (n_max - 1)
     return Settings(
         items=items,
-        epsilon=params.epsilon - params.length_budget,
+        epsilon=epsilon,
         l_max=l_max,
-        n_max=min(params.n_max, l_max),
+        n_max=n_max,
         threshold=empty_threshold(l_max, items, paper=stance == "paper", draws=draws),
         budget=params.budget,
         fill=params.fill_of(stance),
@@ -241,8 +269,10 @@ def settings_of(
         max_nodes=params.max_nodes,
         root=root_of(params, stance),
         max_rows=None if stance == "paper" else params.max_rows,
-        max_cells=params.max_cells,
+        max_cells=cells,
         draws=draws,
+        root_share=share,
+        lengths=lengths,
     )
 
 
@@ -251,6 +281,17 @@ def first_state(
 ) -> State:
     """The counting before its first question. Raises TreeTooLarge."""
     settings = partial(settings_of, params, stance, items, draws=draws)
-    if params.l_max == "auto":
-        return searching(settings, LengthSearch(params.length_cap, params.length_budget))
-    return first(settings(params.l_max))
+    given, cap = params.given_l_max(stance), params.length_cap
+    if given is not None:
+        return first(settings(given))
+    budget, levels = params.length_budget(stance), min(params.n_max, cap)
+    if stance == "paper":
+        plain = LengthSearch(Lengths(items, cap), budget, levels)
+        return searching(lambda counts: settings(covering(counts)), plain)
+
+    def by_ranges(counts: Numbers) -> Settings:
+        known = LengthRanges.of(counts.astype(np.int64), cap, 1 / budget, draws)
+        rest = params.epsilon - budget
+        return settings(known.l_max(items, rest), lengths=known)
+
+    return searching(by_ranges, LengthSearch(LengthsByRange(items, cap), budget, levels))

@@ -7,11 +7,10 @@ spread; longer grams come from a Markov assumption; synthetic sequences are made
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -20,7 +19,10 @@ from numpy.typing import NDArray
 from algorithms.contract import Context
 from algorithms.counts.keeper import Add
 from algorithms.sequential_ngram.counts import Tree, first, grow
+from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.joining import Multiset, joined
 from algorithms.sequential_ngram.settings import Fill, Generation, Settings, TreeTooLarge
+from algorithms.simplex import on_simplices
 from tacit.randomness import NoiseSource
 from tacit.records.items import Sequences
 
@@ -104,16 +106,25 @@ _CLEAR: Final = 3
 
 def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
     """The tree with a first row (whole numbers) in which items below the threshold are alike, up to
-    rounding."""
+    rounding; where lengths are known, they share what the others leave of all items: each is
+    lowered by the same amount, none below 0."""
     counts = tree.noisy[0, :-1]
     threshold = float(tree.thresholds()[0, 0])
     others = np.flatnonzero(counts < threshold)
     row = tree.noisy[0].copy()
     if others.size:
-        each = spread(counts[others].astype(np.float64), threshold, _scale(tree))
-        whole = math.floor(each)
+        below = counts[others].astype(np.float64)
+        lengths = tree.settings.lengths
+        if lengths is None:
+            shares = np.full(others.size, spread(below, threshold, _scale(tree)))
+        else:
+            kept = lengths.kept(tree.settings.l_max)
+            rest = kept - float(counts[counts >= threshold].sum())
+            shares = on_simplices(below, np.zeros(others.size, np.int64), np.array([rest]))
         coins = (source.words(others.size) >> np.uint64(11)) * 2.0**-53
-        row[others] = np.minimum(whole + (coins < each - whole), max(math.ceil(threshold) - 1, 0))
+        whole = np.floor(shares).astype(np.int64)
+        whole += coins < shares - whole
+        row[others] = np.minimum(whole, max(math.ceil(threshold) - 1, 0))
     return replace(tree, noisy=np.concatenate((row[None], tree.noisy[1:])))
 
 
@@ -138,72 +149,6 @@ Places = NDArray[np.int32]
 
 _ROUNDING: Final = 1e-6
 """A consistent count this close below a whole number is that number."""
-
-
-@dataclass(frozen=True, eq=False)
-class Grams:
-    """G grams; parents, items, links, counts (G,).
-
-    bounds: where each length begins, and G (bounds[n - 1]: length n); parents: the gram without its
-    last item; links: the longest proper suffix that is in the table (-1: the empty gram, both);
-    counts: at least 1; measured (G,): whether the count reached its threshold. From `extended` on
-    (a length) grams are estimated by the Markov assumption.
-    """
-
-    bounds: tuple[int, ...]
-    parents: Places
-    items: Places
-    links: Places
-    counts: Ints
-    measured: NDArray[np.bool_]
-    extended: int
-
-    @property
-    def size(self) -> int:
-        """The number of grams."""
-        return self.items.size
-
-    @property
-    def longest(self) -> int:
-        """The length of the longest gram."""
-        return len(self.bounds) - 1
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """The length of each gram (G,)."""
-        return np.repeat(np.arange(1, len(self.bounds)), np.diff(self.bounds))
-
-    def listed(self, grams: NDArray[np.integer], length: int) -> Places:
-        """Items of these grams of one length (grams, length)."""
-        result = np.empty((grams.size, length), np.int32)
-        for place in range(length - 1, -1, -1):
-            result[:, place] = self.items[grams]
-            grams = self.parents[grams]
-        return result
-
-    @classmethod
-    def of(cls, counts: Mapping[tuple[int, ...], int]) -> Grams:
-        """A small table. Every gram's beginnings have to be in it. Raises KeyError."""
-        ordered = sorted(counts, key=lambda gram: (len(gram), gram))
-        places: dict[tuple[int, ...], int] = {gram: place for place, gram in enumerate(ordered)}
-        places[()] = -1
-
-        def suffix(gram: tuple[int, ...]) -> int:
-            return next(
-                places[gram[cut:]] for cut in range(1, len(gram) + 1) if gram[cut:] in places
-            )
-
-        lengths = [len(gram) for gram in ordered]
-        longest = max(lengths, default=0)
-        return cls(
-            tuple(np.searchsorted(lengths, range(1, longest + 2)).tolist()) if lengths else (0,),
-            np.array([places[gram[:-1]] for gram in ordered], np.int32),
-            np.array([gram[-1] for gram in ordered], np.int32),
-            np.array([suffix(gram) for gram in ordered], np.int32),
-            np.array([counts[gram] for gram in ordered], np.int64),
-            np.ones(len(ordered), bool),
-            longest + 1,
-        )
 
 
 def released_grams(tree: Tree, adjusted: NDArray[np.float64]) -> Grams:
@@ -502,19 +447,14 @@ class Release:
     copies: Ints
     transcript: Transcript
     root: Floats
-    """Noisy counts of single items, before anything was made of them."""
+    """Noisy counts of single items, stretched to whole sequences where lengths are known."""
+    synthetic: Multiset
+    """The copies, joined where the number of sequences is known."""
 
     @property
     def items(self) -> Ints:
         """How often each item of the universe is in the synthetic sequences."""
-        found = np.zeros(self.root.size)
-        for length, (begin, end) in enumerate(pairwise(self.grams.bounds), start=1):
-            chosen = begin + np.flatnonzero(self.copies[begin:end])
-            listed = self.grams.listed(chosen, length).ravel()
-            found += np.bincount(
-                listed, np.repeat(self.copies[chosen], length), minlength=found.size
-            )
-        return found.astype(np.int64)
+        return self.synthetic.occurrences(self.root.size)
 
 
 def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) -> Release:
@@ -529,9 +469,13 @@ def released(tree: Tree, context: Context) -> Release:
     context.progress(0.65, "making counts consistent")
     if settings.root == "threshold":
         tree = with_clear_root(tree, context.noise("root"))
-    short = released_grams(tree, adjusted(tree))
+    stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
+    short = released_grams(tree, adjusted(tree) * stretch)
     beat = partial(context.progress, 0.7, "extending grams")
     grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
     given = copies(grams, settings.generation, beat)
-    return Release(grams, given, Transcript.of(tree), root)
+    synthetic = Multiset.of_copies(grams, given)
+    if settings.lengths is not None:
+        synthetic = joined(synthetic, settings.lengths.listed(), context.noise("joints"))
+    return Release(grams, given, Transcript.of(tree), root * stretch, synthetic)

@@ -74,13 +74,13 @@ def ngram_report(
         "variable-length n-grams",
         {
             "n_max": params.n_max,
-            "l_max": params.l_max,
+            "l_max": params.given_l_max(stance) or "auto",
             "budget": params.budget,
             "fill": params.fill_of(stance),
             "generation": params.generation,
             "root": root_of(params, stance),
         },
-        sensitivity=_sensitivity(params, transcript),
+        sensitivity=_sensitivity(params, stance, transcript),
         claimed=Claim(**pure_dp(params.epsilon), theorem=THEOREM, text="epsilon-DP"),
         verified=builder.neighbour_lines(
             params.epsilon,
@@ -88,8 +88,8 @@ def ngram_report(
             "one sequence replaced by another",
         ),
         charged=builder.charge(params.epsilon),
-        noise=tuple(map(builder.noise, _PARTS, noise_scales(params))),
-        sampler=_sampler_delta(params),
+        noise=tuple(map(builder.noise, _PARTS, noise_scales(params, stance))),
+        sampler=_sampler_delta(params, stance),
         method="by start position: the grams of a sequence that start at one place are one path of "
         "the tree, whose budgets add up to epsilon at most, exactly as fractions; l_max places, "
         "each count with scale l_max over its budget; budgets follow from noisy counts alone "
@@ -97,7 +97,9 @@ def ngram_report(
         public_parameters=(
             "universe and its order",
             "epsilon, n_max, budget, fill, generation, top_k, max_nodes",
-            "epsilon_length, length_cap; the l_max that was found" if params.auto else "l_max",
+            "epsilon_length, length_cap; the l_max and the share of single items that were found"
+            if params.length_budget(stance)
+            else "l_max",
             "the threshold of each group of counts",
         ),
         post_processing=(
@@ -105,6 +107,11 @@ def ngram_report(
             "estimated by the Markov parent (fill)",
             "whole counts, rounded down; longer grams by a Markov assumption; synthetic sequences "
             "from grams; patterns read from the grams",
+            *(
+                ("fragments are joined until there are as many sequences as were counted",)
+                if stance == "sound" and params.length_budget(stance)
+                else ()
+            ),
         ),
         not_protected=(
             "The unit is one sequence. Someone with m sequences is protected with m epsilon, not "
@@ -134,21 +141,21 @@ def ngram_report(
 
 
 def _sensitivity(
-    params: Parameters, transcript: Transcript | None
+    params: Parameters, stance: Stance, transcript: Transcript | None
 ) -> tuple[SensitivityStatement, ...]:
-    l_max = params.longest if transcript is None else transcript.settings.l_max
+    l_max = params.longest(stance) if transcript is None else transcript.settings.l_max
     found = SensitivityStatement(
         value=amount(l_max), source="declared", part="counts of the grams of one length"
     )
-    if not params.auto:
+    if not params.length_budget(stance):
         return (found,)
     return (found, SensitivityStatement(value="1", source="declared", part="lengths"))
 
 
-def _sampler_delta(params: Parameters) -> Fraction:
+def _sampler_delta(params: Parameters, stance: Stance) -> Fraction:
     """The delta of the sampler, by the most counts that a run can ask."""
     size = universe_size(params.universe) or params.max_nodes
-    draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
+    draws = params.max_nodes + size + (params.length_cap if params.length_budget(stance) else 0)
     return sampler_delta(draws, params.epsilon)
 
 
@@ -159,23 +166,25 @@ def _error(
     size = universe_size(params.universe)
     if size is None:
         return None
-    budget = (params.epsilon - params.length_budget) / params.n_max
-    threshold = empty_threshold(params.longest, size, paper=stance == "paper")(budget)
+    budget = (params.epsilon - params.length_budget(stance)) / params.n_max
+    threshold = empty_threshold(params.longest(stance), size, paper=stance == "paper")(budget)
     result: dict[str, Any] = {
         "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
         "of single items have the most noise"
-        + ("; with l_max auto, at most" if params.auto else "")
+        + ("; with l_max auto, at most" if params.length_budget(stance) else "")
         + ". The synthetic sequences are further off: the report of the run states by how much",
         "threshold_of_single_items": amount(Fraction(threshold)),
         "noise_standard_deviation_of_single_items": amount(
-            Fraction(math.sqrt(2) * params.longest / float(budget))
+            Fraction(math.sqrt(2) * params.longest(stance) / float(budget))
         ),
     }
     if errors:
         result["basis_of_items"] = (
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
-            "The truth is of the first l_max items of each sequence: later ones are not counted. "
+            "The truth is of the first l_max items of each sequence: later ones are not counted; "
+            "with l_max auto in sound, it is that times details.stretch, by noisy lengths, as if "
+            "later items were like the first ones. "
             "Orders of items are not in these figures"
         )
         result["items"] = [error.json() for error in errors]
@@ -194,14 +203,18 @@ def _details(params: Parameters, stance: Stance, transcript: Transcript | None) 
             "caps": {"max_rows": params.max_rows},
         },
     }
-    if params.auto:
-        details["epsilon_length"] = format_exact(params.length_budget)
+    if params.length_budget(stance):
+        details["epsilon_length"] = format_exact(params.length_budget(stance))
     if transcript is None:
         return details
     settings = transcript.settings
+    if settings.lengths is not None:
+        details["share_of_single_items"] = format_exact(settings.root_budget / settings.epsilon)
+        details["stretch"] = f"{settings.lengths.stretch(settings.l_max):.6g}"
+        details["sequences_counted"] = int(settings.lengths.sequences.sum())
     return details | {
         "max_path_spend": format_exact(transcript.most_spent),
-        "draws": transcript.draws + (params.length_cap if params.auto else 0),
+        "draws": transcript.draws + (params.length_cap if params.length_budget(stance) else 0),
         "distinct_budgets": len(transcript.budgets),
         "universe_size": settings.items,
         "l_max": settings.l_max,

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from algorithms.counts.contract import threshold as threshold_of
 from tacit.errors import Invalid, TooLarge
 
@@ -61,6 +64,14 @@ Height = Callable[[float, float, float, int], Fraction | int]
 """Levels that the budget left on a path is spread over; see `whole_height`."""
 
 ONE_DRAW: Final = Fraction(1)
+_COVERED: Final = 0.95
+"""The share of sequences that shall not be cut."""
+_TYPICAL: Final = 5
+"""Times the root of how many items there are: so many hold most of what sequences have."""
+_SKEW: Final = 0.3
+"""Of what is cut off, the part that is assumed to be guessed wrongly."""
+_ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(1, 2)))
+MOST_ROOT_SHARE: Final = Fraction(4, 5)
 
 _ROUNDING: Final = 1e-9
 """A logarithm this close above a whole number is that number."""
@@ -112,16 +123,81 @@ def empty_threshold(
     return threshold
 
 
-def least_budget(epsilon: Fraction, n_max: int, budget: Budget) -> Fraction:
-    """No group of counts is measured with less.
+def least_budget(
+    epsilon: Fraction, n_max: int, budget: Budget, root_share: Fraction | None = None
+) -> Fraction:
+    """No group of counts is measured with less. root_share: of single items, an equal part of the
+    levels unless given.
 
     What is left of a path is spread over at most the levels that are left, m, and a step that does
     not take all leaves at least half: the least part is 2^(1 - m), since 2^(m - 1) >= m.
     """
-    root = epsilon / n_max
+    root = epsilon * (root_share or Fraction(1, n_max))
     if budget == "uniform" or n_max == 1:
         return root
     return min(root, (epsilon - root) / (1 << n_max - 2))
+
+
+@dataclass(frozen=True, eq=False)
+class LengthRanges:
+    """sequences (ranges,): noisy numbers of sequences of 1, 2, 3 to 4, 5 to 8, ... items, 0 where
+    they may be noise; cap: the end of the last range."""
+
+    sequences: NDArray[np.int64]
+    cap: int
+
+    @classmethod
+    def of(
+        cls, noisy: NDArray[np.integer], cap: int, scale: Fraction, draws: Fraction
+    ) -> LengthRanges:
+        """From noisy counts, those below two standard deviations 0."""
+        least = 2 * float(scale) * math.sqrt(2 * draws)
+        return cls(np.where(noisy < least, 0, noisy).astype(np.int64), cap)
+
+    def listed(self) -> NDArray[np.int64]:
+        """The length of each sequence (n,), even inside a range, rising."""
+        ends = np.minimum(2 ** np.arange(self.sequences.size), self.cap)
+        firsts = np.concatenate(([1], ends[:-1] + 1))
+        parts = [
+            first + (end - first + 1) * np.arange(number) // max(number, 1)
+            for first, end, number in zip(firsts, ends, self.sequences.tolist(), strict=True)
+        ]
+        return np.concatenate(parts).astype(np.int64)
+
+    def l_max(self, items: int, epsilon: Fraction) -> int:
+        """How many items of a sequence count: at most the length that 95 % do not pass, and fewer
+        where their noise would be worse than what is cut off. 1 without any sequences."""
+        lengths = self.listed()
+        if not lengths.size:
+            return 1
+        most = int(lengths[math.ceil(_COVERED * lengths.size) - 1])
+        cut = np.arange(1, most + 1)
+        total = float(lengths.sum())
+        kept = np.array([np.minimum(lengths, end).sum() for end in cut.tolist()]) / total
+        typical = total / min(_TYPICAL * math.sqrt(items), items)
+        noise = math.sqrt(2) * cut / float(epsilon * MOST_ROOT_SHARE) / (kept * typical)
+        return 1 + int(np.argmin(np.square(noise) + np.square(_SKEW * (1 - kept))))
+
+    def kept(self, l_max: int) -> float:
+        """Items of all sequences among their first l_max."""
+        return float(np.minimum(self.listed(), l_max).sum())
+
+    def stretch(self, l_max: int) -> float:
+        """Items of all sequences over those among the first l_max."""
+        kept = self.kept(l_max)
+        return float(self.listed().sum()) / kept if kept else 1.0
+
+    def plan(self, items: int, l_max: int, n_max: int, epsilon: Fraction) -> tuple[int, Fraction]:
+        """The longest gram that is counted, and the share of single items: by the forecast of a
+        pair's mean count over the threshold that it must reach if each level has an equal part.
+        Where pairs are near their noise, they are all that is counted, and longer grams are made by
+        a Markov assumption of first order."""
+        clear = self.kept(l_max) / items / (n_max * l_max * math.log(items + 1) / float(epsilon))
+        levels = min(n_max, 2)
+        for least, share in _ROOT_SHARES:
+            if clear < least:
+                return levels, max(share, Fraction(1, levels))
+        return n_max, Fraction(1, n_max)
 
 
 @dataclass(frozen=True)
@@ -133,7 +209,8 @@ class Settings:
     spread over (adaptive budget only); root: whether single items have a threshold, too; max_rows:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
     refused); max_cells: counts of one level that are asked at most, after the first (None: all);
-    draws: whole noises that a count holds.
+    draws: whole noises that a count holds; root_share: of epsilon, for single items (None: an equal
+    part of the levels); lengths: what is known of them (None: nothing, and no number of sequences).
     """
 
     items: int
@@ -150,6 +227,8 @@ class Settings:
     max_cells: int | None = None
     height: Height = whole_height
     draws: Fraction = ONE_DRAW
+    root_share: Fraction | None = None
+    lengths: LengthRanges | None = None
 
     @property
     def symbols(self) -> int:
@@ -159,4 +238,4 @@ class Settings:
     @property
     def root_budget(self) -> Fraction:
         """The budget of the counts of single items."""
-        return self.epsilon / self.n_max
+        return self.epsilon * (self.root_share or Fraction(1, self.n_max))

@@ -7,7 +7,9 @@ decide which partitions live, and what ends as an itemset is released with its n
     parameters   what a job is given             settings    public choices, thresholds, errors
     records      private records, supports, the baseline `basic`
     counts       DiffPart: partitions, questions, the run on one keeper's records
-    remainder    what DiffPart omits, put back; error of the released file
+    margins      noisy lengths, items and basis, shares   weights  consistent counts
+    basis_model  sets of common items        remainder   what DiffPart omits, put back
+    release_error  error of the released file
     report       what is true of its privacy
     algorithm    a run, its pictures, evaluation  federated  the same over curators
 """

@@ -23,10 +23,12 @@ from algorithms.counts.released_files import ErrorOfCounts, Named, multiset_file
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.drawing import BLUE, RED, can_draw, picture
 from algorithms.set_valued.counts import publish
+from algorithms.set_valued.margins import Margins, measured_lengths, measured_margins
 from algorithms.set_valued.parameters import (
     Parameters,
     resolved_universe,
     settings_of,
+    shares_of,
 )
 from algorithms.set_valued.records import (
     check_items,
@@ -38,14 +40,8 @@ from algorithms.set_valued.records import (
     record_masks,
     rows_of,
 )
-from algorithms.set_valued.remainder import (
-    Margins,
-    Measured,
-    errors_of_items,
-    measured_margins,
-    remainder,
-    rest_rows,
-)
+from algorithms.set_valued.release_error import errors_of_items
+from algorithms.set_valued.remainder import Measured, remainder, rest_rows
 from algorithms.set_valued.report import NAME, set_valued_report
 from algorithms.set_valued.settings import Row, RowCap, Transcript
 from tacit.encoders.set_valued_counts import Taxonomy
@@ -218,14 +214,15 @@ RESULT: Final = {
     "rows": "how many itemsets are released",
     "records": "the sum of their counts",
     "partitions_split": "how many partitions were split, with or without records (diffpart)",
-    "method": "diffpart, diffpart+rest or basic",
+    "method": "diffpart, diffpart+rest, rest or basic",
     "lengths": "noisy numbers of records with 1 to 64 items, the last with 64 and more; those that "
-    "may be noise are 0 (diffpart+rest)",
-    "items_kept": "items of a record that were counted, at most (diffpart+rest)",
-    "rest_rows": "itemsets of kind rest among the rows (diffpart+rest)",
-    "rest_records": "the sum of their counts (diffpart+rest)",
-    "release.csv": "one line for each itemset: its count, its length, its items; diffpart+rest: "
-    "before them its kind, measured (by DiffPart) or rest (items are independent)",
+    "may be noise are 0 (diffpart+rest, rest)",
+    "items_kept": "items of a record that were counted, at most (diffpart+rest, rest)",
+    "rest_rows": "itemsets of kind rest among the rows (diffpart+rest, rest)",
+    "rest_records": "the sum of their counts (diffpart+rest, rest)",
+    "release.csv": "one line for each itemset: its count, its length, its items; with rest: "
+    "before them its kind, measured (by DiffPart) or rest (outside the basis items are "
+    "independent)",
     "release.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
     "quotes where one has a blank",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
@@ -247,12 +244,21 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     method = params.method_of(stance, len(universe))
     if method == "basic":
         return _run_basic(dataset, params, universe, stance, context)
+    margins = None
+    if method != "diffpart":
+        sets = itemsets(dataset, universe, context)
+        lengths = measured_lengths(sets, len(universe), params.epsilon, context)
+        shares = shares_of(params, method, float(lengths[0].sum()), len(universe))
+        margins = measured_margins(sets, len(universe), params.epsilon, context, lengths, shares)
+        if not shares.diffpart:
+            outcome, released = published_with_rest(
+                (), Transcript(), margins, params, stance, universe, context
+            )
+            return _evaluated(outcome, dataset, params, universe, released, {}, context)
     taxonomy = Taxonomy(len(universe), params.fanout)
     masks = record_masks(dataset, universe, taxonomy, context)
     found = publish(masks, taxonomy, settings_of(params, stance, taxonomy), context)
-    if method == "diffpart+rest":
-        sets = itemsets(dataset, universe, context)
-        margins = measured_margins(sets, len(universe), params.epsilon, context)
+    if margins is not None:
         outcome, released = published_with_rest(
             found.rows, found.transcript, margins, params, stance, universe, context
         )
@@ -299,9 +305,10 @@ def published_with_rest(
     context: Context,
     draws: Fraction = Fraction(1),
 ) -> tuple[Outcome, tuple[Row, ...]]:
-    """Everything that leaves a run of `diffpart+rest`, and its rows: those of DiffPart, then what
-    they lack, drawn from the context's stream. A function of noisy counts; draws: whole noises that
-    each holds. Raises RowCap."""
+    """Everything that leaves a run of `diffpart+rest` or `rest`, and its rows: those of DiffPart,
+    then what they lack, drawn from the context's stream. A function of noisy counts; draws: whole
+    noises that each holds. Raises RowCap."""
+    method = "diffpart+rest" if margins.shares.diffpart else "rest"
     rows = Measured.of(measured, len(universe))
     left = remainder(margins, rows)
     beat = partial(context.progress, 0.85, "drawing the rest")
@@ -316,7 +323,7 @@ def published_with_rest(
         "rest_records": sum(count for _, count in rest),
     }
     outcome = Outcome(
-        result={**_summary("diffpart+rest", released, transcript), **own},
+        result={**_summary(method, released, transcript), **own},
         report=_report(params, stance, universe, measured, transcript, margins, errors),
         files=(*_files_by_kind(measured, rest, universe, context), _splits_file(transcript)),
         plots=pictures(released),
@@ -459,7 +466,7 @@ def _files_by_kind(
             table.write(line_of((kind, count, len(items), listed(items))))
             row = {"kind": kind, "items": items, "count": count}
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-    about = "synthetic records; items are independent inside the kind rest"
+    about = "synthetic records; items are independent inside the kind rest, outside its basis"
     return (
         ResultFile.csv("release.csv", table.getvalue(), about),
         ResultFile("release.ndjson", "application/x-ndjson", lines.getvalue().encode(), about),

@@ -2,9 +2,9 @@
 
 Spec: federated-counting, sections 4 and 6; set-valued, section 10. DiffPart: partitions get
 different parts of epsilon on different paths; one debit pays for all rounds, and curators let no
-record spend more. `diffpart+rest`: lengths of records and items before them, in two rounds more.
-`basic`: one question, all itemsets of at most 16 items. To curators it is the split of a taxonomy's
-root whose children are the items.
+record spend more. `diffpart+rest`: lengths of records and items before them, in two rounds more;
+`rest`: these and the basis alone. `basic`: one question, all itemsets of at most 16 items. To
+curators it is the split of a taxonomy's root whose children are the items.
 """
 
 from __future__ import annotations
@@ -27,22 +27,35 @@ from algorithms.set_valued.algorithm import (
     published_with_rest,
 )
 from algorithms.set_valued.counts import DiffPart, State, released_rows
-from algorithms.set_valued.parameters import Method, Parameters, resolved_universe, settings_of
-from algorithms.set_valued.remainder import (
-    ITEMS_SHARE,
+from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
+    WITH_BASIS,
+    WITH_DIFFPART,
+    Basis,
     Margins,
+    Shares,
+    commonest,
+    deviation_of,
     items_kept,
     told_from_noise,
+)
+from algorithms.set_valued.parameters import (
+    Method,
+    Parameters,
+    resolved_universe,
+    settings_of,
+    shares_of,
 )
 from tacit.encoders.count_sums import MOST_CELLS
 from tacit.encoders.set_valued_counts import (
     COUNTER,
     FANOUTS,
     MOST_LENGTH,
+    BasisCells,
     Generation,
     KeptItems,
     Lengths,
+    Margin,
     Splits,
     Taxonomy,
 )
@@ -88,21 +101,43 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class WithRest:
-    """Of `diffpart+rest`: noisy lengths (64,) and items (universe,), None before they were asked,
-    then DiffPart's state. draws: whole noises that a sum holds."""
+    """Of `diffpart+rest` and `rest`: noisy lengths (64,) and items (universe,), None before they
+    were asked, then DiffPart's state. shares: of epsilon, by the noisy lengths; cells: of the
+    basis, where they give it a share; draws: whole noises that a sum holds."""
 
     tree: State
     draws: Fraction
     lengths: Ints | None = None
     items: Ints | None = None
     hidden: float = 0.0
+    shares: Shares = WITH_DIFFPART
+    cells: Ints | None = None
 
-    @property
-    def margins(self) -> Margins:
-        """Both; they were asked."""
+    def kept(self, epsilon: Fraction, universe: int) -> int:
+        """l, once lengths are known. epsilon: of the job."""
+        assert self.lengths is not None
+        return items_kept(self.lengths, epsilon * self.shares.items, universe)
+
+    def margins(self, epsilon: Fraction) -> Margins:
+        """All of them; they were asked. epsilon: of the job."""
         assert self.lengths is not None
         assert self.items is not None
-        return Margins(self.lengths, items_kept(self.lengths), self.items, self.hidden)
+        kept, shares = self.kept(epsilon, self.items.size), self.shares
+        deviation = partial(deviation_of, draws=self.draws)
+        basis = None
+        if self.cells is not None:
+            chosen = commonest(self.items, shares.k)
+            basis = Basis(chosen, self.cells, deviation(1 / (epsilon * shares.basis)))
+        return Margins(
+            self.lengths,
+            kept,
+            self.items,
+            self.hidden,
+            deviation(kept / (epsilon * shares.items)),
+            deviation(1 / (epsilon * LENGTHS_SHARE)),
+            basis,
+            shares,
+        )
 
 
 Held = State | WithRest | Histogram
@@ -119,7 +154,7 @@ def first(params: Parameters, draws: Fraction) -> Held:
     if method == "basic":
         return Histogram()
     tree = parts(params, draws).first()
-    return WithRest(tree, draws) if method == "diffpart+rest" else tree
+    return tree if method == "diffpart" else WithRest(tree, draws)
 
 
 def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
@@ -128,7 +163,7 @@ def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
     if method == "basic":
         return AdaptiveCounting(partial(_ask_all, params), _absorb_all)
     found = parts(params, draws)
-    if method == "diffpart+rest":
+    if method != "diffpart":
         return AdaptiveCounting(
             partial(_ask_with_rest, params, found),
             partial(_absorb_with_rest, params, draws, found),
@@ -137,15 +172,19 @@ def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
 
 
 def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Question | None:
-    """Lengths, items, then the questions of DiffPart."""
+    """Lengths, items, the basis, then the questions of DiffPart, where they have a share."""
     items = tree.taxonomy.size
     if state.lengths is None:
         return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
+    shares = state.shares
     if state.items is None:
-        kept = items_kept(state.lengths)
+        kept = state.kept(params.epsilon, items)
         document = KeptItems(items, kept, _salt(state.lengths))
-        return _one_group("items", document, kept, params.epsilon * ITEMS_SHARE)
-    return tree.ask(state.tree)
+        return _one_group("items", document, kept, params.epsilon * shares.items)
+    if shares.k and state.cells is None:
+        basis = BasisCells(items, commonest(state.items, shares.k))
+        return _one_group("basis", basis, 1, params.epsilon * shares.basis)
+    return tree.ask(state.tree) if shares.diffpart else None
 
 
 def _absorb_with_rest(
@@ -159,14 +198,19 @@ def _absorb_with_rest(
     if state.lengths is None:
         scale = 1 / (params.epsilon * LENGTHS_SHARE)
         noisy = answer.dense().astype(np.int64)
+        noisy[tree.taxonomy.size :] = 0  # no record has more items than there are
         lengths, hidden = told_from_noise(noisy, scale, draws)
-        return replace(state, lengths=lengths, hidden=hidden)
+        method, records = method_of(params), float(lengths.sum())
+        shares = shares_of(over_curators(params), method, records, tree.taxonomy.size)
+        return replace(state, lengths=lengths, hidden=hidden, shares=shares)
     if state.items is None:
         return replace(state, items=answer.dense().astype(np.int64))
+    if state.shares.k and state.cells is None:
+        return replace(state, cells=answer.dense().astype(np.int64))
     return replace(state, tree=tree.absorb(state.tree, question, answer))
 
 
-def _one_group(stage: str, document: Lengths | KeptItems, reach: int, rate: Fraction) -> Question:
+def _one_group(stage: str, document: Margin, reach: int, rate: Fraction) -> Question:
     return Question(stage, document, reach, document.sizes, (rate,), np.zeros(1, np.int64))
 
 
@@ -197,8 +241,11 @@ def planned(params: Parameters) -> int:
     method = method_of(params)
     if method == "basic":
         return 1
+    if method == "rest":
+        return 3
     taxonomy = Taxonomy(len(universe(params)), params.fanout)
-    return taxonomy.internal(taxonomy.root) + (2 if method == "diffpart+rest" else 0)
+    splits = taxonomy.internal(taxonomy.root)
+    return splits if method == "diffpart" else max(3, splits + 2)
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
@@ -216,13 +263,16 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
     largest = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
     alpha = found.settings.epsilon / 2 / depths
     questions = []
-    if method == "diffpart+rest":
-        size = taxonomy.size
-        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * ITEMS_SHARE
+    if method != "diffpart":
+        size, least = taxonomy.size, WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * least.items
         questions = [
             PlannedQuestion("lengths", rates[0], 1, None, None, MOST_LENGTH, MOST_LENGTH),
             PlannedQuestion("items", rates[1], MOST_LENGTH, None, None, size, size),
         ]
+    if method == "rest":
+        cells, rate = 1 << WITH_BASIS.k, params.epsilon * WITH_BASIS.basis
+        return (*questions, PlannedQuestion("basis", rate, 1, None, None, cells, cells))
     for depth in range(1, depths + 1):
         group = cells if depth == 1 else largest
         test = found.settings.law.partition(group, alpha, taxonomy.root.level)
@@ -249,8 +299,10 @@ def release(params: Parameters, state: Held) -> Outcome:
         assert state.counts is not None
         return histogram_outcome(state.counts, own, "sound", items, context)[0]
     if isinstance(state, WithRest):
-        tree, margins = state.tree, state.margins
-        opened = margins.lengths.astype("<i8").tobytes() + margins.items.astype("<i8").tobytes()
+        tree, margins = state.tree, state.margins(params.epsilon)
+        counts = [margins.lengths, margins.items]
+        counts += [] if margins.basis is None else [margins.basis.cells]
+        opened = b"".join(each.astype("<i8").tobytes() for each in counts)
         # What is drawn follows from what was opened: a release that is made again is the same.
         drawn = hashlib.sha256(b"tacit set-valued rest" + opened).digest()
         context = SequentialContext(seed=drawn)
@@ -273,5 +325,5 @@ ROUNDS: Final = counting_rounds(
         universe=universe,
         forecast=planned_questions,
     ),
-    when="stance sound, method diffpart, diffpart+rest, or basic with at most 16 items",
+    when="stance sound, method diffpart, diffpart+rest, rest, or basic with at most 16 items",
 )

@@ -20,7 +20,14 @@ from algorithms.contract import (
     schema_range,
 )
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.set_valued.remainder import DIFFPART_SHARE, ITEMS_SHARE, LENGTHS_SHARE
+from algorithms.set_valued.margins import (
+    LENGTHS_SHARE,
+    WITH_BASIS,
+    WITH_DIFFPART,
+    Shares,
+    diffpart_keeps_something,
+    shares_without_diffpart,
+)
 from algorithms.set_valued.settings import (
     BadEta,
     BadFanout,
@@ -39,13 +46,13 @@ from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)
 FANOUTS: Final = range(2, 17)
-MOST_ITEMS: Final = 100_000
+MOST_ITEMS: Final = 200_000
 MOST_CELL_ITEMS: Final = 22
 """A histogram over all itemsets has 2^items cells."""
 ONE_DRAW: Final = Fraction(1)
 
 
-Method = Literal["diffpart", "diffpart+rest", "basic"]
+Method = Literal["diffpart", "diffpart+rest", "rest", "basic"]
 
 
 class Metrics(WireModel):
@@ -70,16 +77,17 @@ class Parameters(WireModel):
         Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)] | DatasetReference | None
     ) = Field(
         None,
-        description="the public list of items, 2 to 100,000; its order is the taxonomy; chosen "
+        description="the public list of items, 2 to 200,000; its order is the taxonomy; chosen "
         "without looking at the data (10,000 inline, more as a dataset of kind universe); sound "
         "needs it",
     )
     method: Method | Literal["auto"] | None = Field(
         None,
         description="diffpart: the source's (default of paper); diffpart+rest: the same, and what "
-        "it omits by lengths and single items (sound); basic: a noisy histogram over all "
-        "itemsets, at most 22 items; auto: diffpart+rest above 22 items, else diffpart (default of "
-        "sound)",
+        "it omits by lengths and single items (sound); rest: lengths, single items and the sets "
+        "of the commonest items alone (sound); basic: a noisy histogram over all itemsets, at most "
+        "22 items; auto: diffpart up to 22 items, else rest, or diffpart+rest where the noisy "
+        "number of records promises that DiffPart keeps something (default of sound)",
     )
     fanout: int = Field(
         10,
@@ -109,7 +117,8 @@ class Parameters(WireModel):
         return asked_metrics(self.evaluate, Metrics)
 
     def method_of(self, stance: Stance, items: int) -> Method:
-        """The one that runs, by the size of the public universe."""
+        """The one that runs, by the size of the public universe; diffpart+rest of auto may become
+        rest when lengths are known (`shares_of`)."""
         asked = self.method or ("diffpart" if stance == "paper" else "auto")
         if asked != "auto":
             return asked
@@ -118,7 +127,7 @@ class Parameters(WireModel):
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
     """Raises BadEpsilon, BadFanout, BadEta, BadUniverse, MethodNeedsSound; each names the field."""
-    if stance == "paper" and params.method in ("diffpart+rest", "auto"):
+    if stance == "paper" and params.method in ("diffpart+rest", "rest", "auto"):
         raise MethodNeedsSound("the source has diffpart and basic", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 20", pointer="/params/epsilon")
@@ -169,22 +178,33 @@ def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions)
 
 def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
     """The part of epsilon that DiffPart spends."""
-    return params.epsilon * (DIFFPART_SHARE if method == "diffpart+rest" else 1)
+    return params.epsilon * (WITH_DIFFPART.diffpart if method == "diffpart+rest" else 1)
+
+
+def shares_of(params: Parameters, method: Method, records: float, items: int) -> Shares:
+    """What the parts get once the noisy number of records is known."""
+    kept = params.method == "diffpart+rest" or diffpart_keeps_something(
+        records, params.epsilon, Taxonomy(items, params.fanout), params.eta
+    )
+    if method == "diffpart+rest" and kept:
+        return WITH_DIFFPART
+    return shares_without_diffpart(records, params.epsilon, items)
 
 
 def noise_scales(params: Parameters, method: Method, items: int) -> tuple[Fraction, ...]:
     """The largest scale of partition tests, and of released counts, for a universe of this size;
-    of `diffpart+rest` also of lengths, and of items at most."""
+    of `diffpart+rest` also of lengths, and of items at most; of `rest` these and the basis."""
     if method == "basic":
         return (1 / params.epsilon,)
+    least = WITH_DIFFPART.items if method == "diffpart+rest" else WITH_BASIS.items
+    margins = 1 / (params.epsilon * LENGTHS_SHARE), MOST_LENGTH / (params.epsilon * least)
+    if method == "rest":
+        return (*margins, 1 / (params.epsilon * WITH_BASIS.basis))
     epsilon = diffpart_epsilon(params, method)
     taxonomy = Taxonomy(items, params.fanout)
     alpha = epsilon / 2 / taxonomy.internal(taxonomy.root)
     tree = 1 / alpha, 2 / epsilon
-    if method == "diffpart":
-        return tree
-    most = MOST_LENGTH / (params.epsilon * ITEMS_SHARE)
-    return *tree, 1 / (params.epsilon * LENGTHS_SHARE), most
+    return tree if method == "diffpart" else (*tree, *margins)
 
 
 def law_of(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> Law:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from algorithms.contract import Stance
 from algorithms.counts.released_files import RUNS, ErrorOfCounts
+from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -23,8 +24,7 @@ from algorithms.set_valued.parameters import (
     law_of,
     noise_scales,
 )
-from algorithms.set_valued.remainder import ITEMS_SHARE, Margins
-from tacit.encoders.set_valued_counts import MOST_LENGTH, Taxonomy
+from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,
@@ -45,7 +45,18 @@ MECHANISMS: Final[dict[Method, str]] = {
     "basic": "noisy histogram of all itemsets",
     "diffpart": "DiffPart",
     "diffpart+rest": "DiffPart, and what it omits by lengths and items",
+    "rest": "lengths, single items, and the sets of the commonest items",
 }
+WITH_MARGINS: Final = ("diffpart+rest", "rest")
+_ITEMS: Final = "items, at most"
+_CELLS: Final = "cells of the basis"
+_PARTS: Final[dict[Method, tuple[str, ...]]] = {
+    "basic": ("cells",),
+    "diffpart": ("partition tests, at most", "released counts, at most"),
+    "diffpart+rest": ("partition tests, at most", "released counts, at most", "lengths", _ITEMS),
+    "rest": ("lengths", _ITEMS, _CELLS),
+}
+"""What is counted, in the order of `noise_scales`."""
 EXAMPLES: Final = (1, 4, 8, 16)
 """Numbers of kept items that a preview mentions."""
 
@@ -87,12 +98,14 @@ def set_valued_report(
     items: size of the universe, None while only a reference to it is known; derived: it was taken
     from the records, which only the paper stance does; margins: what `diffpart+rest` measured next
     to DiffPart; errors: of its file, simulated from that. Where the size decides the method and is
-    not known, the report is that of `diffpart+rest`, whose first part DiffPart is. Raises what
-    `check_parameters` raises.
+    not known, or the number of records, the report is that of `diffpart+rest`, whose first part
+    DiffPart is and whose noise is at least that of `rest`. Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
     method = params.method_of(stance, MOST_ITEMS if items is None else items)
-    paper, basic, rest = stance == "paper", method == "basic", method == "diffpart+rest"
+    if margins is not None and not margins.shares.diffpart:
+        method = "rest"
+    paper, basic = stance == "paper", method == "basic"
     builder = ReportBuilder(NAME, "tacit algorithms.set_valued", stance, "record")
     lines = builder.neighbour_lines(
         params.epsilon, "one record more or less", "one record replaced by another"
@@ -103,30 +116,13 @@ def set_valued_report(
     return builder.report(
         MECHANISMS[method],
         _mechanism(params, method, stance),
-        sensitivity=(
-            SensitivityStatement(
-                value="1",
-                source="declared",
-                part="cells" if basic else "counts of the sub-partitions of a split",
-            ),
-            *(_margin_sensitivities(margins) if rest else ()),
-        ),
+        sensitivity=_sensitivities(method, margins),
         claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
         verified=lines,
         charged=builder.charge(params.epsilon),
         noise=tuple(builder.noise(*each) for each in _scales(params, method, items, margins)),
         sampler=_sampler_delta(params, method),
-        method="one cell of a histogram"
-        if basic
-        else "a record is in one sub-partition of each split: its chain of tests costs the sum of "
-        "their alphas and the last count, exactly epsilon as a fraction; sub-partitions of a split "
-        "are disjoint"
-        + (
-            "; lengths and items are two more queries, l of the second a function of the first's "
-            "release: 2/3, 1/30 and 3/10 add up to epsilon"
-            if rest
-            else ""
-        ),
+        method=_method_of_proof(method),
         public_parameters=(
             "universe and its order",
             "epsilon, method, fanout, max_partitions, max_rows",
@@ -163,18 +159,46 @@ def set_valued_report(
         ),
         evaluation_attached=params.metrics is not None,
         error=_error(params, method, stance, items, margins, errors),
-        details=_details(params, method, stance, splits, rows, items),
+        details=_details(params, method, stance, splits, rows, items, margins),
     )
 
 
-def _margin_sensitivities(margins: Margins | None) -> tuple[SensitivityStatement, ...]:
-    kept = None if margins is None else str(margins.kept)
+def _method_of_proof(method: Method) -> str:
+    if method == "basic":
+        return "one cell of a histogram"
+    chain = (
+        "a record is in one sub-partition of each split: its chain of tests costs the sum of "
+        "their alphas and the last count, exactly epsilon as a fraction; sub-partitions of a split "
+        "are disjoint"
+    )
+    if method == "diffpart":
+        return chain
+    if method == "diffpart+rest":
+        return (
+            f"{chain}; lengths and items are two more queries, l of the second a function of the "
+            "first's release: 2/3, 1/30 and 3/10 add up to epsilon"
+        )
     return (
-        SensitivityStatement(value="1", source="declared", part="lengths of records"),
+        "a record has one length, keeps at most l items by a choice that depends on itself alone, "
+        "and is in one cell of the basis; l, the shares and the basis are functions of what was "
+        "released before: the shares add up to epsilon"
+    )
+
+
+def _sensitivities(method: Method, margins: Margins | None) -> tuple[SensitivityStatement, ...]:
+    kept = None if margins is None else str(margins.kept)
+    cells = SensitivityStatement(value="1", source="declared", part="cells")
+    splits = cells.model_copy(update={"part": "counts of the sub-partitions of a split"})
+    both = (
+        cells.model_copy(update={"part": "lengths of records"}),
         SensitivityStatement(
             value=kept, source="public-output", part="items, as many of a record as are kept"
         ),
     )
+    if method == "rest":
+        basis = cells.model_copy(update={"part": _CELLS})
+        return both if margins is not None and margins.basis is None else (*both, basis)
+    return {"basic": (cells,), "diffpart": (splits,), "diffpart+rest": (splits, *both)}[method]
 
 
 def _mechanism(params: Parameters, method: Method, stance: Stance) -> dict[str, Any]:
@@ -191,19 +215,16 @@ def _scales(
     params: Parameters, method: Method, items: int | None, margins: Margins | None
 ) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
-    parts = (
-        ("cells",)
-        if method == "basic"
-        else ("partition tests, at most", "released counts, at most")
-    )
-    if method == "diffpart+rest":
-        parts = (*parts, "lengths", "items" if margins is not None else "items, at most")
+    parts = _PARTS[method]
     if items is None:
         return tuple((part, None) for part in parts)
-    scales = noise_scales(params, method, items)
+    scales = dict(zip(parts, noise_scales(params, method, items), strict=True))
     if margins is not None:
-        scales = (*scales[:-1], margins.kept / (params.epsilon * ITEMS_SHARE))
-    return tuple(zip(parts, scales, strict=True))
+        scales[_ITEMS] = margins.kept / (params.epsilon * margins.shares.items)
+        if not margins.shares.basis:
+            scales.pop(_CELLS, None)
+        return tuple(("items" if part == _ITEMS else part, scales[part]) for part in scales)
+    return tuple(scales.items())
 
 
 def _sampler_delta(params: Parameters, method: Method) -> Fraction:
@@ -213,8 +234,8 @@ def _sampler_delta(params: Parameters, method: Method) -> Fraction:
     """
     coins = params.max_partitions << params.fanout
     cells = 1 << MOST_CELL_ITEMS if method == "basic" else coins
-    margins = MOST_LENGTH + MOST_ITEMS if method == "diffpart+rest" else 0
-    return sampler_delta(2 * cells + margins, params.epsilon)
+    margins = MOST_LENGTH + MOST_ITEMS + (1 << MOST_BASIS) if method in WITH_MARGINS else 0
+    return sampler_delta((2 * cells if method != "rest" else 0) + margins, params.epsilon)
 
 
 def _error(
@@ -234,6 +255,8 @@ def _error(
             "basis": "histogram.npy, Laplace noise: a query for one item sums half of the cells",
             "one_item_standard_deviation": amount(Fraction(deviation)),
         }
+    if method == "rest":
+        return _error_of_items(params, method, margins, errors)
     taxonomy, law = Taxonomy(items, params.fanout), law_of(params, stance)
     root = taxonomy.root
     cells = (1 << len(taxonomy.children(root))) - 1
@@ -251,7 +274,7 @@ def _error(
         "count_standard_deviation_at_most": amount(Fraction(math.sqrt(2) / float(rate))),
     }
     if method == "diffpart+rest":
-        result |= _error_of_items(params, margins, errors)
+        result |= _error_of_items(params, method, margins, errors)
     if stance == "sound" and params.method in (None, "auto"):
         result["of_the_other_method"] = _error_of_the_other(params, method, items)
     return result
@@ -259,16 +282,18 @@ def _error(
 
 def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[str, Any]:
     """The forecast of what `auto` did not choose, before a run."""
-    other: Method = "diffpart" if method == "diffpart+rest" else "diffpart+rest"
+    other: Method = "rest" if method == "diffpart+rest" else "diffpart+rest"
     named = params.model_copy(update={"method": other})
     return {"method": other, **(_error(named, other, "sound", items, None) or {})}
 
 
 def _error_of_items(
-    params: Parameters, margins: Margins | None, errors: Sequence[ErrorOfCounts]
+    params: Parameters, method: Method, margins: Margins | None, errors: Sequence[ErrorOfCounts]
 ) -> dict[str, Any]:
     """Before a run the noise alone, by l; of a run what the file's counts are off by."""
-    unit = math.sqrt(2) / float(params.epsilon * ITEMS_SHARE)
+    shares = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+    shares = shares if margins is None else margins.shares
+    unit = math.sqrt(2) / float(params.epsilon * shares.items)
     if margins is None:
         return {
             "basis_of_items": "the noise alone, of the number of records that kept an item, if "
@@ -287,31 +312,41 @@ def _error_of_items(
         "items in records as short as all records are, for items twice as frequent in long records "
         "as drawing makes them, and for long records that noise may have hidden; an item in the "
         "longest records alone is off by more. "
-        "Which items occur together is not in these figures: outside DiffPart's rows it is lost",
+        "Which items occur together is not in these figures: outside DiffPart's rows and the basis "
+        "it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
         "items": [error.json() for error in errors],
     }
 
 
 def _method(
-    params: Parameters, method: Method, stance: Stance, items: int | None
+    params: Parameters,
+    method: Method,
+    stance: Stance,
+    items: int | None,
+    margins: Margins | None,
 ) -> dict[str, Any]:
     asked = params.method or ("diffpart" if stance == "paper" else "auto")
     described: dict[str, Any] = {"asked": asked, "chosen": method}
     if asked == "auto":
-        if items is None:
+        if items is None or (margins is None and method == "diffpart+rest"):
             described["chosen"] = None
         described["rule"] = (
-            f"diffpart+rest above {MOST_CELL_ITEMS} items, else diffpart, which keeps nearly all "
-            "of a small universe"
+            f"diffpart up to {MOST_CELL_ITEMS} items; above, by the noisy number of records: "
+            "diffpart+rest if a group of one in 100 would reach DiffPart's highest threshold, else "
+            "rest. The noise of a preview is that of diffpart+rest, which has the smaller shares"
         )
         described["items"] = items
-    if method == "diffpart+rest":
+    if method in WITH_MARGINS:
+        shares = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+        shares = shares if margins is None else margins.shares
         described |= {
             "not_of_the_source": True,
-            "shares": {"diffpart": "2/3", "lengths": "1/30", "items": "3/10"},
+            "shares": shares.json(),
             "caps": {"max_rows": params.max_rows, "longest_record": MOST_LENGTH},
         }
+        if method == "rest":
+            described["basis"] = shares.k
     return described
 
 
@@ -322,15 +357,16 @@ def _details(
     splits: int | None,
     rows: int | None,
     items: int | None,
+    margins: Margins | None,
 ) -> dict[str, Any]:
     paper = stance == "paper"
     details: dict[str, Any] = {
         "replace_one": epsilon_amount(2 * params.epsilon) if not paper else None,
         "per_person": "epsilon * records per person",
         "sampler": "float" if paper else "exact-integer",
-        "method": _method(params, method, stance, items),
+        "method": _method(params, method, stance, items, margins),
     }
-    if method == "basic":
+    if method in ("basic", "rest"):
         return details
     details |= {
         "chain_total": f"{format_exact(diffpart_epsilon(params, method))} (exact fraction)",

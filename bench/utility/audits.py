@@ -9,8 +9,9 @@ planted fault: its bound has to lie above epsilon.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,8 +23,15 @@ from algorithms.graph_der.regions import BlockPlan, measure
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
 from algorithms.kmeans.plan import TwoLevel
 from algorithms.kmeans.sound_run import noise
+from algorithms.set_valued.margins import (
+    LENGTHS_SHARE,
+    WITH_BASIS,
+    WITH_DIFFPART,
+    Shares,
+    measured_lengths,
+    measured_margins,
+)
 from algorithms.set_valued.records import Itemsets
-from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
 from bench.audit import Counted
 from bench.utility.compare import Comparison
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
@@ -82,8 +90,14 @@ def cases() -> Iterator[Case]:
     said = " (control: both ends flip)"
     yield Case(f"flip{said}", one, _flip_twice, True)
     yield Case("two-level", one, _two_level)
-    margins = Fraction(3) * (LENGTHS_SHARE + ITEMS_SHARE)
+    margins = Fraction(3) * (LENGTHS_SHARE + WITH_DIFFPART.items)
     yield Case("diffpart+rest, lengths and items", margins, _rest)
+    shares = replace(WITH_BASIS, k=2)
+    spent = Fraction(3) * (LENGTHS_SHARE + shares.items + shares.basis)
+    yield Case("rest, lengths, items and cells", spent, partial(_alone, shares))
+    said = "rest (control: cells at half their scale)"
+    halved = replace(shares, basis=2 * shares.basis)
+    yield Case(said, spent, partial(_alone, halved), True)
     yield Case("window", one, _window)
     yield Case("subset", one, _subset)
 
@@ -190,11 +204,33 @@ def _rest(there: bool, runs: int) -> Floats:
     sets = Itemsets(places, np.arange(records + 1) * 2)
     found = np.zeros(runs)
     for run in range(runs):
-        seen = measured_margins(sets, 4, epsilon, SequentialContext(test_seed=2 * run + there))
+        context = SequentialContext(test_seed=2 * run + there)
+        lengths = measured_lengths(sets, 4, epsilon, context)
+        seen = measured_margins(sets, 4, epsilon, context, lengths)
         found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
         if seen.kept == 2:
-            scale = seen.kept / (epsilon * ITEMS_SHARE)
+            scale = seen.kept / (epsilon * WITH_DIFFPART.items)
             found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
+    return found
+
+
+def _alone(shares: Shares, there: bool, runs: int) -> Floats:
+    """The same without DiffPart; a basis of two items that the others lack, in a cell by itself."""
+    others, epsilon = 400, Fraction(3)
+    records = others + there
+    places = np.array([2, 3] * others + [0, 1] * there, np.int32)
+    sets = Itemsets(places, np.arange(records + 1) * 2)
+    found = np.zeros(runs)
+    for run in range(runs):
+        context = SequentialContext(test_seed=2 * run + there)
+        lengths = measured_lengths(sets, 4, epsilon, context)
+        seen = measured_margins(sets, 4, epsilon, context, lengths, shares)
+        found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
+        if seen.kept == 2:
+            scale = seen.kept / (epsilon * shares.items)
+            found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
+        if seen.basis is not None:  # of items 2 and 3: the record is in the cell of neither
+            found[run] += _ratio(int(seen.basis.cells[0]), 0, 1 / (epsilon * shares.basis))
     return found
 
 

@@ -1,10 +1,13 @@
-"""Releases of sets of items: DiffPart, diffpart+rest and items alone."""
+"""Releases of sets of items, beside item counts alone and PrivBasis."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -12,40 +15,126 @@ import numpy as np
 from algorithms.contract import SequentialContext
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
-from algorithms.set_valued.algorithm import mining_utility, relative_errors
-from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
-from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
+from algorithms.set_valued.algorithm import mining_utility, precision, relative_errors
+from algorithms.set_valued.records import (
+    Itemsets,
+    Supports,
+    Weighted,
+    deduplicated,
+    itemsets,
+    most_frequent,
+)
 from algorithms.set_valued.settings import Row
 from bench.utility.compare import Comparison, Contender, Figures, compare
-from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse
-from tacit.noise import floating_laplace
-from tacit.randomness import SeededRandom
+from bench.utility.simple_peers import item_counts, privbasis
+from reproduction.stand_in_data import msnbc, stm_like_concentrated, stm_like_diffuse
+from simulation.populations import shared_data
+from tacit.encoders.kmeans import Floats
 from tacit.records.items import Transactions
 
+EPSILONS: Final = ("0.5", "1", "2")
 PAIRS: Final = 300
+MEASURES: Final = (
+    "error of items",
+    "error of common items",
+    "error of common pairs",
+    "+ first 100 found",
+)
+"""Those that simple methods have, too."""
 TOP: Final = 100
 
 
 def sets(runs: int) -> Iterator[Comparison]:
-    """Mass, items, pairs and frequent itemsets of fare-card-like records: diffpart+rest against
-    DiffPart and items alone."""
-    for name, population in (
-        ("diffuse", stm_like_diffuse(100_000)),
-        ("concentrated", stm_like_concentrated(100_000)),
-    ):
-        data = population.dataset
-        contenders: dict[str, Contender] = {
-            kind: partial(released_sets, data, kind) for kind in ("diffpart", "diffpart+rest")
+    """Mass, items, pairs and frequent itemsets: `auto`, each method, and what anybody tries
+    first."""
+    for name, data in populations().items():
+        raw = deduplicated(itemsets(data, data.items, SequentialContext()), len(data.items))
+        truth = Truth.of(data, Supports.of(raw, len(data.items)))
+        for epsilon in EPSILONS:
+            contenders: dict[str, Contender] = {
+                kind: partial(released_sets, data, kind, epsilon=epsilon)
+                for kind in ("auto", "rest", "diffpart+rest", "diffpart")
+            }
+            contenders["items alone"] = partial(_items_alone, truth, float(epsilon))
+            contenders["PrivBasis"] = partial(_privbasis, truth, float(epsilon))
+            yield compare(
+                f"{name}, {data.records:,} records, epsilon {epsilon}",
+                contenders,
+                runs,
+                algorithm="set-valued",
+                product=dict.fromkeys(MEASURES, "auto"),
+                simple=("items alone", "PrivBasis"),
+            )
+
+
+def populations() -> dict[str, Transactions]:
+    """Fare-card-like records; where the shared folder is there, also the candidates that voters of
+    Wikipedia voted for, and the pages of MSNBC's visitors."""
+    found = {
+        "STM-like, diffuse": stm_like_diffuse(100_000).dataset,
+        "STM-like, concentrated": stm_like_concentrated(100_000).dataset,
+    }
+    folder = shared_data()
+    visits = msnbc(folder)
+    if folder is not None and visits is not None:
+        found["votes"] = _votes(folder / "wiki-Vote.txt")
+        pages = visits.dataset
+        some = pages.offsets[:100_001]
+        found["MSNBC"] = Transactions(pages.items, pages.values[: some[-1]], some)
+    return found
+
+
+def _votes(path: Path) -> Transactions:
+    lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
+    voters, candidates = np.array(lines, np.int64).T
+    order = np.argsort(voters, kind="stable")
+    names, places = np.unique(candidates[order], return_inverse=True)
+    sizes = np.unique(voters, return_counts=True)[1]
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    return Transactions(tuple(map(str, names.tolist())), places.astype(np.int32), offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What peers are compared with: the sets, supports, the commonest pairs and itemsets."""
+
+    sets: Itemsets
+    records: int
+    supports: Supports
+    pairs: list[tuple[int, int]]
+    top: list[Row]
+
+    @classmethod
+    def of(cls, data: Transactions, supports: Supports) -> Truth:
+        held = itemsets(data, data.items, SequentialContext())
+        top = most_frequent(supports, TOP)
+        return cls(held, data.records, supports, common_pairs(supports), top)
+
+    def figures(self, single: Floats, of_pair: Callable[[tuple[int, int]], float]) -> Figures:
+        """Of noisy counts of items (universe,) and pairs."""
+        true = self.supports.single
+        common = np.argsort(-true, kind="stable")[:TOP]
+        pairs = [
+            np.array([each(pair) for pair in self.pairs], np.float64)
+            for each in (self.supports.support, of_pair)
+        ]
+        return {
+            "error of items": relative_errors([true], [single], self.records).mean[0],
+            "error of common items": relative_errors([true[common]], [single[common]], 0).mean[0],
+            "error of common pairs": relative_errors([pairs[0]], [pairs[1]], 0).mean[0],  # type: ignore[list-item]
         }
-        contenders["items alone"] = partial(_items_alone, data)
-        yield compare(f"STM-like, {name}, 100,000 records, epsilon 1", contenders, runs)
+
+    def found(self, supports: Mapping[tuple[int, ...], float]) -> float:
+        """The share of the true first 100 itemsets among those of these counts."""
+        first = sorted(supports, key=lambda chosen: -supports[chosen])[:TOP]
+        return len({chosen for chosen, _ in self.top} & set(first)) / TOP
 
 
 def released_sets(
     data: Transactions, method: Any, seed: int, epsilon: str = "1", *, whole: bool = True
 ) -> Figures:
     """whole: with what takes long, pairs and frequent itemsets."""
-    asked = SetParameters(epsilon=epsilon, universe=data.items, method=method, fanout=12)
+    asked = SetParameters(epsilon=Fraction(epsilon), universe=data.items, method=method, fanout=12)
     found = run_sets(data, asked, "sound", SequentialContext(test_seed=seed))
     place = {item: number for number, item in enumerate(data.items)}
     lines = found.files[0].content.decode().splitlines()
@@ -60,9 +149,11 @@ def released_sets(
         released.sets.places, np.repeat(released.weights, lengths), minlength=len(data.items)
     )
     true = np.bincount(data.values, minlength=len(data.items))
+    common = np.argsort(-true, kind="stable")[:TOP]
     figures = {
         "+ records kept": found.result["records"] / data.records,
         "error of items": relative_errors([true], [counted], data.records).mean[0],
+        "error of common items": relative_errors([true[common]], [counted[common]], 0).mean[0],
     }
     if whole:
         raw = deduplicated(itemsets(data, data.items, SequentialContext()), len(data.items))
@@ -72,6 +163,7 @@ def released_sets(
         figures["error of common pairs"] = relative_errors(answers[:1], answers[1:], 0).mean[0]
         tops = [most_frequent(each, TOP) for each in held]
         figures["+ utility of the first 100"] = mining_utility(*tops) or 0.0
+        figures["+ first 100 found"] = precision(*tops) or 0.0
     return figures
 
 
@@ -82,15 +174,24 @@ def common_pairs(supports: Supports) -> list[tuple[int, int]]:
     return sorted(pairs, key=lambda pair: -supports.support(pair))[:PAIRS]
 
 
-def _items_alone(data: Transactions, seed: int) -> Figures:
-    """Counts of items with nine tenths of epsilon 1, a tenth for the lengths that cap records."""
-    source, size = SeededRandom(seed), len(data.items)
-    sets = itemsets(data, data.items, SequentialContext())
-    counts = np.bincount(np.minimum(np.diff(sets.offsets), MOST_LENGTH), minlength=MOST_LENGTH + 1)
-    noisy = np.maximum(counts[1:] + floating_laplace(source, 10, MOST_LENGTH), 0)
-    kept = items_kept(np.where(noisy < 30, 0, np.rint(noisy)).astype(np.int64))
-    held = np.bincount(kept_places(sets, kept, source), minlength=size)
-    stretch = (SIZES @ noisy) / (np.minimum(SIZES, kept) @ noisy)
-    found = stretch * (held + floating_laplace(source, kept / 0.9, size))
-    true = np.bincount(data.values, minlength=size)
-    return {"error of items": relative_errors([true], [found], data.records).mean[0]}
+def _items_alone(truth: Truth, epsilon: float, seed: int) -> Figures:
+    """Noisy counts of items; pairs as if items were independent."""
+    items = truth.supports.single.size
+    counts = item_counts(truth.sets, items, epsilon, seed)
+    records = max(truth.sets.count, 1)
+    figures = truth.figures(counts, lambda pair: counts[pair[0]] * counts[pair[1]] / records)
+    singles: dict[tuple[int, ...], float] = {
+        (item,): float(count) for item, count in enumerate(counts.tolist())
+    }
+    return {**figures, "+ first 100 found": truth.found(singles)}
+
+
+def _privbasis(truth: Truth, epsilon: float, seed: int) -> Figures:
+    """Sets of the 12 commonest items; other pairs as if items were independent."""
+    counts, known = privbasis(truth.sets, truth.supports.single.size, epsilon, seed)
+    records = max(truth.sets.count, 1)
+
+    def of_pair(pair: tuple[int, int]) -> float:
+        return known.get(pair, float(counts[pair[0]] * counts[pair[1]] / records))
+
+    return {**truth.figures(counts, of_pair), "+ first 100 found": truth.found(known)}

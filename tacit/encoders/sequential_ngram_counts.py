@@ -73,6 +73,24 @@ class Lengths:
         return {"items": self.items, "cap": self.cap}
 
 
+@dataclass(frozen=True)
+class LengthsByRange:
+    """Asks how many sequences over `items` have 1, 2, 3 to 4, 5 to 8, ... items; the last range
+    ends at `cap` and has the longer ones too."""
+
+    items: int
+    cap: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([1 + (self.cap - 1).bit_length()])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"items": self.items, "cap": self.cap, "ranges": True}
+
+
 @dataclass(frozen=True, eq=False)
 class Walk:
     """Where the successors of expanded grams are in a block of sequences.
@@ -89,9 +107,9 @@ class Walk:
     ends: Ints
 
 
-def follow(walk: Lists | Walk, document: Successors | Lengths) -> Lists | Walk:
+def follow(walk: Lists | Walk, document: Successors | Lengths | LengthsByRange) -> Lists | Walk:
     """The walk at the grams that the document expands last."""
-    if isinstance(document, Lengths):
+    if not isinstance(document, Successors):
         return walk
     if isinstance(walk, Lists):
         walk = _start(walk, document)
@@ -100,13 +118,18 @@ def follow(walk: Lists | Walk, document: Successors | Lengths) -> Lists | Walk:
     return walk
 
 
-def cells(walk: Lists | Walk, document: Successors | Lengths) -> tuple[partial[Ints], Ints]:
+def cells(
+    walk: Lists | Walk, document: Successors | Lengths | LengthsByRange
+) -> tuple[partial[Ints], Ints]:
     """Records, on demand, and cells of each count of 1."""
-    if isinstance(document, Lengths):
+    if not isinstance(document, Successors):
         assert isinstance(walk, Lists)
         lengths = np.diff(walk.starts)
         some = np.flatnonzero(lengths)
-        return partial(np.asarray, some), np.minimum(lengths[some], document.cap) - 1
+        below = np.minimum(lengths[some], document.cap) - 1
+        if isinstance(document, LengthsByRange):  # 0, 1, 2 to 3, 4 to 7, ...: their bit lengths
+            below = np.searchsorted(1 << np.arange(int(document.sizes[0])), below, side="right")
+        return partial(np.asarray, some), below.astype(np.int64)
     assert isinstance(walk, Walk)
     starts, found = walk.starts, walk.cells
     if not document.levels:  # the end is not asked of the empty gram
@@ -115,10 +138,10 @@ def cells(walk: Lists | Walk, document: Successors | Lengths) -> tuple[partial[I
     return partial(np.searchsorted, walk.ends, starts), found  # type: ignore[return-value]
 
 
-def paths(document: Successors | Lengths) -> Paths | None:
+def paths(document: Successors | Lengths | LengthsByRange) -> Paths | None:
     """Grams are known by their items: a sequence is in one gram of a level for each place where it
     may begin, l_max at most. Lengths are asked of every sequence alike."""
-    if isinstance(document, Lengths):
+    if not isinstance(document, Successors):
         return None
     layers = tuple(Layer.of(level.parents, level.items) for level in document.levels)
     grams = np.arange(document.sizes.size)
@@ -133,10 +156,13 @@ def read(document: Mapping[str, Any]) -> CountSum:
     return read_with(COUNTER, _asked, document)
 
 
-def _asked(document: Mapping[str, Any]) -> Successors | Lengths:
+def _asked(document: Mapping[str, Any]) -> Successors | Lengths | LengthsByRange:
     items = whole_number(document["items"], MOST_CELLS)
     if "cap" in document:
-        return Lengths(items, whole_number(document["cap"], MOST_LENGTH))
+        cap = whole_number(document["cap"], MOST_LENGTH)
+        if document.get("ranges", False) not in (True, False):
+            raise ValueError("lengths are by range or one by one")
+        return LengthsByRange(items, cap) if document.get("ranges") else Lengths(items, cap)
     l_max = whole_number(document["l_max"], MOST_LENGTH)
     levels = read_levels(document["levels"], items, MOST_CELLS // (items + 1))
     return Successors(items, l_max, levels)

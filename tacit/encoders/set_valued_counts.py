@@ -99,13 +99,16 @@ class Taxonomy:
         return [self._chunk(level, self.widths[level] - 1) == 1 for level in levels]
 
 
-# Counts of records by their length, and of items (spec: set-valued, section 10). A record keeps at
+# Counts of records by their length, of items and of sets of a few items (spec: set-valued, section
+# 10). A record keeps at
 # most `most` of its items, by words that are a function of the record and a public salt: nobody
 # else's records change what it keeps, so that it moves the counts by `most` at most, whatever the
 # salt.
 
 MOST_LENGTH: Final = 64
 """Longer records count as this long."""
+MOST_BASIS: Final = 12
+"""Items of a basis: 2^12 cells."""
 SALTS: Final = 1 << 63
 _ODD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 _LAST: Final = np.uint64(0x94D049BB133111EB)
@@ -164,7 +167,34 @@ class KeptItems:
         return records[kept], places[kept].astype(np.int64)
 
 
-Margin: TypeAlias = Lengths | KeptItems
+@dataclass(frozen=True, eq=False)
+class BasisCells:
+    """Asks how many records have each subset of a few items: a record is in one cell, bit i of
+    which is item i of `chosen` (rising). Empty records are in none."""
+
+    items: int
+    chosen: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([1 << self.chosen.size])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"kind": "basis", "items": self.items, "chosen": self.chosen.tolist()}
+
+    def counted(self, lists: Lists) -> tuple[Ints, Ints]:
+        """Records and cells of each count of 1."""
+        records, places = sorted_sets(lists, self.items)
+        bit = np.zeros(self.items, np.int64)
+        bit[self.chosen] = 1 << np.arange(self.chosen.size)
+        cells = np.bincount(records, bit[places], lists.count).astype(np.int64)
+        held = np.flatnonzero(np.bincount(records, minlength=lists.count))
+        return held, cells[held]
+
+
+Margin: TypeAlias = Lengths | KeptItems | BasisCells
 
 
 def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
@@ -172,6 +202,11 @@ def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
     items = whole_number(document["items"], most_items)
     if document["kind"] == "lengths":
         return Lengths(items)
+    if document["kind"] == "basis":
+        chosen = whole_numbers(document["chosen"], items)
+        if not 1 <= chosen.size <= MOST_BASIS or (np.diff(chosen) <= 0).any():
+            raise ValueError("a basis has few items, rising")
+        return BasisCells(items, chosen)
     if document["kind"] != "items":
         raise ValueError("there is no such question")
     most = whole_number(document["most"], MOST_LENGTH)
@@ -197,7 +232,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 _MASK_BITS: Final = 16
 _FIELDS: Final = ("parents", "masks", "places", "children", "ends")
 FANOUTS: Final = range(2, _MASK_BITS + 1)
-MOST_ITEMS: Final = 100_000
+MOST_ITEMS: Final = 200_000
 MOST_DEPTH: Final = 4_096
 
 

@@ -59,6 +59,16 @@ def test_items_and_two_files(coordinator: str, tmp_path: Path) -> None:
     assert tacit(coordinator, "add", table, *add, '["I1", "I2", "I3", "I4"]').strip()
     place = ["--url", coordinator, "--token", OPERATOR]
     assert CliRunner().invoke(app, ["add", table, *add, '["I1"]', *place]).exit_code == 2
+    many = tmp_path / "many.txt"  # longer than a request may be: a dataset of its own
+    many.write_text("".join(f"item {number}\n" for number in range(150_000)))
+    few = tmp_path / "few.txt"
+    few.write_text("item\n")
+    assert CliRunner().invoke(app, ["add", str(few), *add, str(many), *place]).exit_code == 2
+    few.write_text('["item 7", "item 149999"]\n')
+    made = tacit(coordinator, "add", str(few), *add, str(many), "--format", "ndjson").strip()
+    assert json.loads(tacit(coordinator, "show", made, "--json"))["schema"]["rows"] == 1
+    listed = json.loads(tacit(coordinator, "list", "--kind", "universe", "--json"))
+    assert any(each["schema"].get("rows", each["schema"].get("items")) for each in listed)
     points, sensitive = tmp_path / "points.csv", tmp_path / "sensitive.csv"
     points.write_text("record,location,time\n1,a,1\n1,b,2\n")
     sensitive.write_text("record,disease\n1,flu\n")

@@ -39,13 +39,18 @@ def test_the_stated_errors_hold_for_the_file(name: str, data: Any, epsilon: str)
             counts[place[item]] += int(line["count"])
     error = outcome.report.error
     assert error is not None
-    _holds(error[STATED[name]], counts, _true(held, outcome.result.get("l_max", 1)))
+    _holds(
+        error[STATED[name]],
+        counts,
+        _true(held, outcome.result.get("l_max", 1), outcome.report.details),
+    )
 
 
-def _true(data: Sequences, first: int) -> NDArray[np.int64]:
-    """Occurrences of each item among the first so many of each sequence."""
+def _true(data: Sequences, first: int, details: dict[str, Any]) -> NDArray[np.int64]:
+    """Occurrences of each item among the first so many of each sequence, times the stretch."""
     places = np.arange(data.items.size) - np.repeat(data.starts[:-1], np.diff(data.starts))
-    return np.bincount(data.items[places < first], minlength=len(data.universe))
+    counted = np.bincount(data.items[places < first], minlength=len(data.universe))
+    return np.rint(counted * float(details.get("stretch", 1))).astype(np.int64)
 
 
 def _holds(stated: Any, counts: NDArray[np.int64], true: NDArray[np.int64]) -> None:

@@ -18,7 +18,7 @@ from algorithms.sequential_prefix_tree import Parameters as TreeParameters
 from algorithms.sequential_prefix_tree import algorithm as tree
 
 ASKING = Asking(Fraction(3), 3, 2, 100, 3600, 10**6)
-MSNBC = Parameters(universe=17, epsilon=Fraction(1), budget="uniform")
+MSNBC = Parameters(universe=17, epsilon=Fraction(1), budget="uniform", l_max=20)
 
 
 def test_the_example_of_the_spec() -> None:

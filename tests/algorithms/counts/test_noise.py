@@ -156,7 +156,7 @@ def test_patterns_survive_three_draws_of_noise(budget: str) -> None:
     true = frequent(Text.of_data(data, 20), 100, 5)
     for epsilon, least, loss in (("1", 0.97, 0.02), ("0.1", 0.88, 0.12)):
         params = NgramParameters.model_validate(
-            {"epsilon": epsilon, "universe": 17, "budget": budget}
+            {"epsilon": epsilon, "universe": 17, "budget": budget, "l_max": 20}
         )
         first = ngrams.first(params, Fraction(3))
         source = NoisySums(sequential_ngram_counts.COUNTER, data.lists, 3, 7)

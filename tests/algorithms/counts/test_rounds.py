@@ -439,7 +439,9 @@ def test_a_lying_question_reads_nothing_of_another_record(place: int) -> None:
 
 
 def test_an_aborted_round_leaves_the_shallower_tree() -> None:
-    params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", budget="uniform")
+    params = NgramParameters(
+        universe=SAMPLE.dataset.universe, epsilon="60", budget="uniform", l_max=20
+    )
     source = Curators(sequential_ngram_counts.COUNTER, [SAMPLE.dataset.lists])
     run = ngrams.ROUNDS.first(params, ("sequences",), DRAWS)
     asked = ngrams.ROUNDS.next_sum(run)

@@ -198,7 +198,8 @@ def test_l_max_from_the_lengths() -> None:
     lengths = np.diff(sample().starts)
     assert 12 <= outcome.result["l_max"] <= 16
     assert (lengths <= outcome.result["l_max"]).mean() > 0.93
-    assert outcome.report.details["epsilon_length"] == "1"
+    assert outcome.report.details["epsilon_length"] == "10/3"
+    assert outcome.result["sequences"] == pytest.approx(len(lengths), rel=0.02)
     assert outcome.report.charged is not None
     assert outcome.report.charged.epsilon == "50"
 

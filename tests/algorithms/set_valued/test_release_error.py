@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.set_valued import Parameters, run
-from algorithms.set_valued.remainder import Margins, Measured, errors_of_items
+from algorithms.set_valued.margins import Margins
+from algorithms.set_valued.release_error import errors_of_items
+from algorithms.set_valued.remainder import Measured
 from tacit.records.items import Transactions
 
 _SOMEWHERE = DatasetReference(dataset="01890a5d-ac96-774b-bcce-b302099a8057")

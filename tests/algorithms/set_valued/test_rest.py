@@ -16,23 +16,20 @@ import pytest
 
 from algorithms.contract import MethodNeedsSound, Outcome, SequentialContext
 from algorithms.set_valued import Parameters, preview, run
-from algorithms.set_valued.records import Itemsets, itemsets
-from algorithms.set_valued.remainder import (
-    DIFFPART_SHARE,
-    ITEMS_SHARE,
+from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
-    MOST_LENGTH,
+    WITH_DIFFPART,
     Margins,
-    Measured,
     items_kept,
     kept_places,
-    kept_shares,
+    measured_lengths,
     measured_margins,
-    remainder,
-    rest_rows,
     told_from_noise,
 )
+from algorithms.set_valued.records import Itemsets, itemsets
+from algorithms.set_valued.remainder import Measured, kept_shares, remainder, rest_rows
 from algorithms.set_valued.settings import RowCap
+from tacit.encoders.set_valued_counts import MOST_LENGTH
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.records.items import Transactions
@@ -59,6 +56,14 @@ def params(**changes: Any) -> Parameters:
 
 def context(seed: int = 1) -> SequentialContext:
     return SequentialContext(test_seed=seed)
+
+
+def margins_of(
+    sets: Itemsets, universe: int, epsilon: Fraction, drawn: SequentialContext
+) -> Margins:
+    """As `diffpart+rest` measures them."""
+    lengths = measured_lengths(sets, universe, epsilon, drawn)
+    return measured_margins(sets, universe, epsilon, drawn, lengths)
 
 
 def sets_of(*records: tuple[int, ...]) -> Itemsets:
@@ -91,7 +96,7 @@ def spent(
             lengths[size] += sign
             items[held] += sign
     moved = int(np.abs(lengths).sum()), int(np.abs(items).sum())
-    return moved[0] * LENGTHS_SHARE + Fraction(moved[1], kept) * ITEMS_SHARE
+    return moved[0] * LENGTHS_SHARE + Fraction(moved[1], kept) * WITH_DIFFPART.items
 
 
 def choices(records: tuple[tuple[int, ...], ...], kept: int, words: Words) -> Any:
@@ -118,8 +123,8 @@ def test_brute_force_over_four_items(kept: int) -> None:
                 assert after[:-1] == before
                 assert set(after[-1][1:]) <= set(joined)
                 worst = max(worst, spent(before, after, kept))
-    assert worst == LENGTHS_SHARE + ITEMS_SHARE
-    assert DIFFPART_SHARE + LENGTHS_SHARE + ITEMS_SHARE == 1
+    assert worst == LENGTHS_SHARE + WITH_DIFFPART.items
+    assert WITH_DIFFPART.diffpart + LENGTHS_SHARE + WITH_DIFFPART.items == 1
 
 
 def test_items_cut_in_order_of_how_often_they_are_would_be_found() -> None:
@@ -138,7 +143,7 @@ def test_items_cut_in_order_of_how_often_they_are_would_be_found() -> None:
         for held in itertools.combinations_with_replacement(EVERY, 2)
         for joined in EVERY
     )
-    assert worst > LENGTHS_SHARE + ITEMS_SHARE
+    assert worst > LENGTHS_SHARE + WITH_DIFFPART.items
 
 
 def test_a_record_chooses_for_itself() -> None:
@@ -161,10 +166,11 @@ def test_a_record_chooses_for_itself() -> None:
 def test_planted_faults_are_found() -> None:
     """l of true lengths moves with a record; keeping the first items favours low ones."""
     lengths = np.zeros(MOST_LENGTH, np.int64)
-    lengths[[0, 5]] = 17, 3
+    lengths[[0, 5]] = 17, 0
     joined = lengths.copy()
     joined[5] += 1
-    assert items_kept(lengths) != items_kept(joined)  # of true lengths; a run takes noisy ones
+    one = Fraction(60)
+    assert items_kept(lengths, one, 9) != items_kept(joined, one, 9)  # a run takes noisy ones
     same = sets_of(*[(0, 1, 2, 3)] * 4_000)
     kept = np.bincount(kept_places(same, 1, SeededRandom(1)), minlength=4)
     assert kept.min() > 800  # in order of the list it would be 4000, 0, 0, 0
@@ -177,12 +183,12 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     places = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
     sets, epsilon = Itemsets(places, offsets), Fraction(30)
-    seen = measured_margins(sets, 20_000, epsilon, SequentialContext(test_seed=1))
+    seen = margins_of(sets, 20_000, epsilon, SequentialContext(test_seed=1))
     size = np.abs(seen.items[20:]).mean()
-    law = DiscreteLaplace(seen.kept / (epsilon * ITEMS_SHARE))
+    law = DiscreteLaplace(seen.kept / (epsilon * WITH_DIFFPART.items))
     assert size == pytest.approx(np.abs(law.draw(SeededRandom(1), 100_000)).mean(), rel=0.05)
     off = [
-        measured_margins(sets, 20, epsilon, SequentialContext(test_seed=seed)).lengths[:20] - 40
+        measured_lengths(sets, 20, epsilon, SequentialContext(test_seed=seed))[0][:20] - 40
         for seed in range(200)
     ]
     law = DiscreteLaplace(1 / (epsilon * LENGTHS_SHARE))
@@ -191,15 +197,17 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
 
 
 def test_how_many_items_are_kept() -> None:
+    """By the forecast: all of them where noise is small, few where it is not."""
     lengths = np.zeros(MOST_LENGTH, np.int64)
-    assert items_kept(lengths) == 1
-    lengths[:4] = 50, 30, 5, 15
-    assert items_kept(lengths) == 3
-    lengths[2] = 4
-    assert items_kept(lengths) == 4
+    assert items_kept(lengths, Fraction(1), 100) == 1
+    lengths[:4] = 50_000, 30_000, 5_000, 15_000
+    assert items_kept(lengths, Fraction(1), 100) == 4
+    assert items_kept(lengths // 1_000, Fraction(1), 100) == 1
+    lengths[9] = 10
+    assert items_kept(lengths, Fraction(1), 100) == 4  # ten long records are not worth more noise
     lengths[:] = 0
-    lengths[-1] = 7
-    assert items_kept(lengths) == MOST_LENGTH
+    lengths[-1] = 7_000
+    assert items_kept(lengths, Fraction(1), 100) == MOST_LENGTH
 
 
 def test_the_remainder() -> None:
@@ -244,7 +252,7 @@ def test_rows_of_the_rest() -> None:
 
 
 def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> None:
-    noisy = np.array([500, 20, -15, 25, 20, 10, 24, 12, 28, 16])
+    noisy = np.array([500, 20, -15, 45, 20, 10, 44, 12, 48, 16])
     found, hidden = told_from_noise(noisy, Fraction(10))
     assert hidden == pytest.approx(20 * math.sqrt(18), abs=3)
     assert found[0] == 500
@@ -253,6 +261,10 @@ def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> No
     few = np.array([500, 20, -15, -25, 20, 10, -24, 12, 28, 16])
     found, hidden = told_from_noise(few, Fraction(10))
     assert found.tolist() == [500] + 9 * [0]
+    falling = np.array([800, 400, 200, 90, -30, 30, 40, 10, -20, 0])
+    found, _ = told_from_noise(falling, Fraction(20))
+    assert found[:3].tolist() == [800, 400, 200]
+    assert found[3:6].tolist() == [100, 50, 25]  # as the last three fall
     assert hidden == pytest.approx(few[1:].sum() + 20 * math.sqrt(18))
 
 
@@ -262,18 +274,18 @@ def test_the_choice_is_by_the_size_of_the_universe() -> None:
     assert params().method_of("sound", 23) == "diffpart+rest"
     assert params().method_of("paper", 1_000) == "diffpart"
     assert params(method="diffpart").method_of("sound", 1_000) == "diffpart"
-    method = preview(params(), "sound").details["method"]
-    assert (method["asked"], method["chosen"], method["items"]) == ("auto", "diffpart+rest", 40)
+    method = preview(params(), "sound").details["method"]  # rest, or not, by the noisy records
+    assert (method["asked"], method["chosen"], method["items"]) == ("auto", None, 40)
     unknown = preview(params(universe={"dataset": "01890a5d-ac96-774b-bcce-b302099a8057"}), "sound")
     assert unknown.details["method"]["chosen"] is None
     few = preview(params(universe=ITEMS[:20]), "sound")
     assert few.details["method"]["chosen"] == "diffpart"
-    for each, other in ((few, "diffpart+rest"), (preview(params(), "sound"), "diffpart")):
+    for each, other in ((few, "diffpart+rest"), (preview(params(), "sound"), "rest")):
         forecast = (each.error or {})["of_the_other_method"]
         assert forecast["method"] == other
         named = params(method=other, universe=ITEMS[: 20 if each is few else 40])
         assert forecast == {"method": other, **(preview(named, "sound").error or {})}
-    for named in ("auto", "diffpart+rest"):
+    for named in ("auto", "diffpart+rest", "rest"):
         with pytest.raises(MethodNeedsSound):
             preview(params(method=named), "paper")
 
@@ -309,7 +321,7 @@ def test_the_mass_comes_back() -> None:
 @pytest.mark.parametrize("records", [[], [["i00"]], [list(ITEMS)] * 3, [["i01"]] * 500], ids=len)
 def test_few_records_are_legal(records: list[list[str]]) -> None:
     outcome = done(Transactions.of(records, ITEMS), evaluate={"queries": 5, "top": (3,)})
-    assert outcome.result["method"] == "diffpart+rest"
+    assert outcome.result["method"] == "rest"
     assert outcome.evaluation is not None
     json.dumps(outcome.result, allow_nan=False)
 
@@ -322,14 +334,15 @@ def test_margins_of_parts_add_up() -> None:
     sizes = np.bincount(np.diff(sets.offsets), minlength=9)
     assert sizes.sum() == 500
     huge = Fraction(10**9)
-    found = measured_margins(sets, len(ITEMS), huge, context(5))
+    found = margins_of(sets, len(ITEMS), huge, context(5))
     assert found.lengths[:8].tolist() == sizes[1:].tolist()
     own = kept_places(sets, found.kept, context(5).noise("kept items"))
     assert np.bincount(own, minlength=40).tolist() == found.items.tolist()
 
 
 def test_the_report_says_what_was_spent() -> None:
-    planned, report = preview(params(), "sound"), done(diffuse(800)).report
+    planned = preview(params(method="diffpart+rest"), "sound")
+    report = done(diffuse(800), method="diffpart+rest").report
     for each in (planned, report):
         assert each.details["method"]["shares"] == {
             "diffpart": "2/3", "lengths": "1/30", "items": "3/10"
@@ -351,8 +364,8 @@ def test_the_forecast_of_an_item() -> None:
     sets = itemsets(data, ITEMS, context())
     drawn = []
     for seed in range(150):
-        found = measured_margins(sets, len(ITEMS), Fraction(1), context(seed))
-        law = math.sqrt(2) * found.kept / float(ITEMS_SHARE)
+        found = margins_of(sets, len(ITEMS), Fraction(1), context(seed))
+        law = math.sqrt(2) * found.kept / float(WITH_DIFFPART.items)
         exact = np.bincount(
             kept_places(sets, found.kept, context(seed).noise("kept items")), minlength=40
         )

@@ -1,0 +1,242 @@
+"""What is measured of all records beside DiffPart: lengths, single items, sets of common items.
+
+    lengths  records with 1 to 64 items (the last: 64 and more)       sensitivity 1
+    items    records that keep each item, at most l of each record    l
+    basis    records by which of the k commonest items they have      1
+
+l and k follow from the noisy lengths, the commonest items from the noisy counts of items; a
+record's choice of what it keeps depends on itself alone. Spec: set-valued, section 10.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import Context
+from algorithms.counts.contract import threshold
+from algorithms.set_valued.records import Itemsets
+from algorithms.simplex import on_simplex
+from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import NoiseSource
+from tacit.records.items import Ints
+
+Floats = NDArray[np.float64]
+
+SIZES: Final = np.arange(1.0, MOST_LENGTH + 1)
+"""Items of a record of each counted length."""
+LENGTHS_SHARE: Final = Fraction(1, 30)
+_THRESHOLD: Final = 5
+"""Of a length's noisy count, in scales of its noise."""
+_ALONE: Final = 8
+"""Of one that shows while neither length beside it does: one job in a hundred has a false one."""
+_FALLING: Final = 0.85
+"""Lengths that fall at least as fast have a tail."""
+_TYPICAL: Final = 5
+"""Times the root of how many items there are: so many hold most of what records have."""
+_SKEW: Final = 0.15
+"""Of what records do not keep, the part that is assumed to be guessed wrongly."""
+_BASIS_ERROR: Final = 1 / 200
+"""Of the records, what the count of a pair of the basis may be off by (standard deviation)."""
+_LEAST_BASIS: Final = 4
+_GROUPS: Final = 100
+"""DiffPart keeps something of records of which some itemset holds one in this many."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The parts of epsilon; they add up to 1. k: items of the basis, 0 without one."""
+
+    diffpart: Fraction
+    items: Fraction
+    basis: Fraction
+    k: int
+
+    def json(self) -> dict[str, str]:
+        """For a report."""
+        parts = {"diffpart": self.diffpart, "lengths": LENGTHS_SHARE, "items": self.items}
+        return {name: str(part) for name, part in {**parts, "basis": self.basis}.items() if part}
+
+
+WITH_DIFFPART: Final = Shares(Fraction(2, 3), Fraction(3, 10), Fraction(0), 0)
+ITEMS_ONLY: Final = Shares(Fraction(0), 1 - LENGTHS_SHARE, Fraction(0), 0)
+WITH_BASIS: Final = Shares(Fraction(0), Fraction(4, 5) - LENGTHS_SHARE, Fraction(1, 5), MOST_BASIS)
+
+
+def shares_without_diffpart(records: float, epsilon: Fraction, items: int) -> Shares:
+    """A basis as large as leaves the counts of its pairs useful, of a noisy number of records; all
+    of epsilon to the items where that are too few."""
+    most = records * _BASIS_ERROR * float(epsilon * WITH_BASIS.basis)
+    k = min(MOST_BASIS, items, 1 + math.floor(2 * math.log2(most)) if most > 1 else 0)
+    if k < _LEAST_BASIS:
+        return ITEMS_ONLY
+    return replace(WITH_BASIS, k=k)
+
+
+def diffpart_keeps_something(
+    records: float, epsilon: Fraction, taxonomy: Taxonomy, eta: Fraction
+) -> bool:
+    """Whether a group of one record in 100 would reach the highest threshold of a split, of a noisy
+    number of records."""
+    internal = taxonomy.internal(taxonomy.root)
+    alpha = float(epsilon * WITH_DIFFPART.diffpart) / 2 / internal
+    cells = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
+    return records / _GROUPS >= math.log(cells / float(eta)) / alpha
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """chosen (k,): places of its items, rising; cells (2^k,): noisy numbers of records by which of
+    them they have (bit i: item i of `chosen`); deviation: standard deviation of a cell's noise."""
+
+    chosen: Ints
+    cells: Ints
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Released: lengths (64,), noisy numbers of records with 1 to 64 items, those that may be noise
+    set to 0; kept: l; items (universe,), noisy numbers of records that kept each item; hidden: how
+    many records may have a length that was set to 0: two standard deviations above their count;
+    deviation, deviation_of_lengths: standard deviation of the noise of an item, and of a length."""
+
+    lengths: Ints
+    kept: int
+    items: Ints
+    hidden: float = 0.0
+    deviation: float = 0.0
+    deviation_of_lengths: float = 0.0
+    basis: Basis | None = None
+    shares: Shares = WITH_DIFFPART
+
+
+def measured_lengths(
+    sets: Itemsets, universe: int, epsilon: Fraction, context: Context
+) -> tuple[Ints, float]:
+    """Noisy lengths (64,) and what noise may hide. epsilon: of the whole job."""
+    context.progress(0.1, "counting lengths")
+    sizes = np.minimum(np.diff(sets.offsets), MOST_LENGTH)
+    counts = np.bincount(sizes, minlength=MOST_LENGTH + 1)[1:]
+    scale = 1 / (epsilon * LENGTHS_SHARE)
+    noisy = counts + DiscreteLaplace(scale).draw(context.noise("lengths"), MOST_LENGTH)
+    noisy[universe:] = 0  # no record has more items than there are
+    return told_from_noise(noisy, scale)
+
+
+def measured_margins(
+    sets: Itemsets,
+    universe: int,
+    epsilon: Fraction,
+    context: Context,
+    lengths: tuple[Ints, float],
+    shares: Shares = WITH_DIFFPART,
+) -> Margins:
+    """With noisy counts of items and of the basis; lengths: as `measured_lengths` has them. Raises
+    Cancelled."""
+    known, hidden = lengths
+    kept = items_kept(known, epsilon * shares.items, universe)
+    context.progress(0.2, "counting items")
+    places = kept_places(sets, kept, context.noise("kept items"))
+    scale = kept / (epsilon * shares.items)
+    noise = DiscreteLaplace(scale).draw(context.noise("items"), universe)
+    items = np.bincount(places, minlength=universe) + noise
+    basis = None
+    if shares.k:
+        chosen, rate = commonest(items, shares.k), epsilon * shares.basis
+        cells = basis_cells(sets, chosen)
+        cells = cells + DiscreteLaplace(1 / rate).draw(context.noise("basis"), cells.size)
+        basis = Basis(chosen, cells, deviation_of(1 / rate))
+    of_lengths = deviation_of(1 / (epsilon * LENGTHS_SHARE))
+    return Margins(known, kept, items, hidden, deviation_of(scale), of_lengths, basis, shares)
+
+
+def deviation_of(scale: Fraction, draws: Fraction = Fraction(1)) -> float:
+    """Standard deviation of a count; draws: whole noises that it holds."""
+    return float(scale) * math.sqrt(2 * draws)
+
+
+def told_from_noise(
+    noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)
+) -> tuple[Ints, float]:
+    """Noisy lengths, those below five scales of their noise 0 (eight, where no length beside them
+    shows), unless all of these together hold two standard deviations more records than a tail
+    behind the last that shows: then they keep their sum, lowered alike. And how many records of
+    theirs may be missing. Where a sum holds more than one whole noise, below what that reaches as
+    rarely (spec: federated-counting, section 3)."""
+    least = float(_THRESHOLD * scale)
+    if draws != 1:
+        least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
+    shown = np.pad(noisy >= least, 1)
+    alone = ~(shown[:-2] | shown[2:])
+    hidden = noisy < np.where(alone, least * _ALONE / _THRESHOLD, least)
+    below = noisy[hidden].astype(np.float64)
+    records = float(below.sum())
+    wide = 2 * float(scale) * math.sqrt(2 * draws * below.size)  # two standard deviations
+    found = np.where(hidden, 0, noisy)
+    tailed = _with_tail(found, max(records, 0.0) + wide)
+    if records - float((tailed - found).sum()) > max(least, wide):
+        found[hidden] = np.rint(on_simplex(below))
+    else:
+        found = tailed
+    return found, max(0.0, float((noisy - found)[hidden].sum()) + wide)
+
+
+def _with_tail(lengths: Ints, most: float) -> Ints:
+    """Lengths behind the last that shows, falling as the last three do; `most` records at most.
+    Few long records that noise hides hold many items."""
+    last = int(np.flatnonzero(lengths).max(initial=0))
+    if last < 2 or not lengths[last - 1]:
+        return lengths
+    ratio = math.sqrt(lengths[last] / max(lengths[last - 2], 1))
+    if ratio > _FALLING:  # there is an end, or lengths do not fall
+        return lengths
+    tail = lengths[last] * ratio ** np.arange(1, lengths.size - last)
+    found = lengths.copy()
+    found[last + 1 :] = np.rint(tail * min(1.0, most / max(float(tail.sum()), 1e-9)))
+    return found
+
+
+def items_kept(lengths: Ints, epsilon: Fraction, items: int) -> int:
+    """l, 1 to 64, by the forecast of a common item's relative error: noise of standard deviation
+    sqrt(2) l / epsilon, stretched by what records keep of their items, and 15 % of what they do not
+    keep. 1 without records. epsilon: of the items; items: how many there are."""
+    held = lengths * SIZES
+    total = float(held.sum())
+    if not total:
+        return 1
+    kept = np.minimum(SIZES[:, None], SIZES[None, :]) @ lengths / total  # by l
+    typical = total / min(_TYPICAL * math.sqrt(items), items)
+    noise = math.sqrt(2) * SIZES / float(epsilon) / (kept * typical)
+    return 1 + int(np.argmin(np.square(noise) + np.square(_SKEW * (1 - kept))))
+
+
+def kept_places(sets: Itemsets, most: int, source: NoiseSource) -> Ints:
+    """The items that records keep, at most `most` of each, uniformly among its own."""
+    words = source.words(sets.places.size)
+    sizes = np.diff(sets.offsets)
+    owner = np.repeat(np.arange(sets.count), sizes)
+    order = np.lexsort((words, owner))
+    rank = np.arange(owner.size) - np.repeat(sets.offsets[:-1], sizes)
+    return sets.places[order[rank < most]].astype(np.int64)
+
+
+def commonest(items: Ints, k: int) -> Ints:
+    """Places of the k largest counts, rising; of equal ones the first."""
+    return np.sort(np.argsort(-items, kind="stable")[:k])
+
+
+def basis_cells(sets: Itemsets, chosen: Ints) -> Ints:
+    """Records by which of the chosen items they have (2^k,): each record is in one cell."""
+    if not sets.count:
+        return np.zeros(1 << chosen.size, np.int64)
+    bit = np.zeros(int(max(chosen.max(), sets.places.max())) + 1, np.int64)
+    bit[chosen] = 1 << np.arange(chosen.size)
+    masks = np.add.reduceat(bit[sets.places], sets.offsets[:-1])
+    return np.bincount(masks, minlength=1 << chosen.size)

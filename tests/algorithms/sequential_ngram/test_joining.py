@@ -1,0 +1,177 @@
+"""What l_max auto knows of lengths in `sound`: shares, levels, the number of sequences; fragments
+that are joined. Spec: sequential-ngram, section 3, steps 2 and 9, and 4.7."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.contract import SequentialContext
+from algorithms.sequential_ngram import Parameters, run
+from algorithms.sequential_ngram.joining import Multiset, joined
+from algorithms.sequential_ngram.settings import (
+    MOST_ROOT_SHARE,
+    LengthRanges,
+    least_budget,
+    whole_height,
+)
+from tacit.encoders import sequential_ngram_counts, sums
+from tacit.encoders.count_sums import CountSum
+from tacit.encoders.sequential_ngram_counts import COUNTER, LengthsByRange
+from tacit.randomness import SeededRandom
+from tacit.records.items import Sequences
+from tests.algorithms.counts.test_rounds import lists_of
+
+ITEMS = tuple(f"i{number:03}" for number in range(120))
+
+
+def chains(sequences: int, mean: float, seed: int = 1) -> Sequences:
+    """Walks that often repeat one of few steps; lengths are lognormal."""
+    generator = np.random.default_rng(seed)
+    lengths = np.clip(np.rint(np.exp(generator.normal(np.log(mean), 0.5, sequences))), 1, 90)
+    rows = []
+    for length in lengths.astype(int).tolist():
+        row = [int(generator.integers(30))]
+        while len(row) < length:
+            near = (row[-1] * 7 + 3) % 40
+            row.append(near if generator.random() < 0.6 else int(generator.zipf(1.6)) % 120)
+        rows.append([ITEMS[item] for item in row])
+    return Sequences.of(ITEMS, rows)
+
+
+def ranges_of(lengths: list[int], cap: int = 100) -> LengthRanges:
+    asked = LengthsByRange(5, cap)
+    _, cells = COUNTER.of(lists_of([[0] * length for length in lengths]), asked)
+    counts = np.bincount(cells, minlength=int(asked.sizes[0]))
+    return LengthRanges.of(counts, cap, Fraction(1, 1000), Fraction(1))
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, 5, 64, 100])
+def test_each_sequence_is_in_one_range(cap: int) -> None:
+    """Brute force: every length beside every other; longer ones are in the last range."""
+    asked = LengthsByRange(5, cap)
+    total = CountSum.of(COUNTER, asked, 1, (Fraction(1),), np.zeros(1, np.int64))
+    read = sums.read("sequential-ngram", total.document())
+    for length in range(1, 2 * cap + 2):
+        found = read.total(lists_of([[0] * length, [], [1]]))
+        end = min(length, cap)
+        place = next(step for step in range(20) if end <= 2**step)
+        expected = np.zeros(found.size, int)
+        expected[place] += 1
+        expected[0] += 1
+        assert found.tolist() == expected.tolist()
+        assert read.moved(lists_of([[0] * length])).tolist() == [[1]]  # type: ignore[attr-defined]
+    document = total.document()
+    changed = {**document, "asked": {**document["asked"], "ranges": 2}}
+    with pytest.raises(sums.SumRefused):
+        sums.read("sequential-ngram", changed)
+
+
+def test_what_ranges_say() -> None:
+    lengths = [1] * 400 + [2] * 300 + [3, 4] * 100 + [5, 6, 7, 8] * 25
+    found = ranges_of(lengths)
+    assert found.listed().tolist() == sorted(lengths)
+    assert found.l_max(5, Fraction(10_000)) == 6
+    assert found.l_max(5, Fraction(1, 50)) < 3  # noise is worse than what is cut off
+    assert found.stretch(2) == pytest.approx(sum(lengths) / (400 + 2 * 600))
+    assert ranges_of([]).l_max(5, Fraction(1)) == 1
+    noisy = LengthRanges.of(np.array([50, 27, -30, 29]), 8, Fraction(10), Fraction(1))
+    assert noisy.sequences.tolist() == [50, 0, 0, 29]
+
+
+def test_the_plan_follows_from_the_forecast() -> None:
+    """Few sequences: single items and pairs alone, most of epsilon to items; many: equal parts."""
+    few, many = ranges_of([20] * 200), ranges_of([20] * 400_000)
+    assert few.plan(500, 20, 5, Fraction(1)) == (2, MOST_ROOT_SHARE)
+    assert many.plan(17, 20, 5, Fraction(1)) == (5, Fraction(1, 5))
+    assert few.plan(500, 20, 1, Fraction(1)) == (1, Fraction(1))
+    shares = [ranges_of([9] * 300 * 4**step).plan(300, 9, 5, Fraction(1))[1] for step in range(6)]
+    assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize("n_max", range(2, 7))
+def test_a_path_spends_epsilon_at_most_whatever_items_get(n_max: int) -> None:
+    """All heights that a run can choose, as fractions: budgets of a path add up to at most epsilon,
+    which is reached, and none is below the least one that a preview states."""
+    for share in (Fraction(1, 2), MOST_ROOT_SHARE):
+        least, most = Fraction(2), Fraction(0)
+        choices = [range(1, n_max - level + 1) for level in range(1, n_max)]
+        for heights in itertools.product(*choices):
+            left = 1 - share
+            spent = share
+            for height in heights:
+                budget = left / height
+                least, spent, left = min(least, budget or least), spent + budget, left - budget
+            most = max(most, spent)
+        assert most == 1
+        assert least_budget(Fraction(1), n_max, "adaptive", share) <= min(least, share)
+    assert whole_height(5, 5, 0.5, 4) >= 1
+
+
+def multiset(*rows: tuple[tuple[int, ...], int]) -> Multiset:
+    items = np.array([item for row, _ in rows for item in row], np.int64)
+    starts = np.concatenate(([0], np.cumsum([len(row) for row, _ in rows])))
+    return Multiset(items, starts, np.array([count for _, count in rows]))
+
+
+def test_joined_fragments_keep_items_and_grams() -> None:
+    fragments = multiset(((0,), 40), ((1,), 17), ((0, 2), 9), ((3, 4, 5), 6))
+    wanted = np.array([2] * 10 + [6] * 10 + [12])
+    found = joined(fragments, wanted, SeededRandom(1))
+    assert found.sequences == wanted.size
+    assert found.occurrences(6).tolist() == fragments.occurrences(6).tolist()
+    rows = [
+        tuple(found.items[low:high].tolist())
+        for low, high in zip(found.starts, found.starts[1:], strict=False)
+    ]
+    assert len(set(rows)) == len(rows)
+    pairs = sum(
+        count * sum(pair == (3, 4) for pair in itertools.pairwise(row))
+        for row, count in zip(rows, found.counts.tolist(), strict=True)
+    )
+    assert pairs == 6
+    assert max(map(len, rows)) >= 8  # long ones are wanted, too
+    assert joined(fragments, np.array([3] * 72), SeededRandom(1)) is fragments
+    assert joined(fragments, np.zeros(0, np.int64), SeededRandom(1)) is fragments
+
+
+@pytest.mark.parametrize(("sequences", "mean"), [(8_000, 4.0), (700, 30.0)])
+def test_as_many_sequences_as_there_are(sequences: int, mean: float) -> None:
+    """Within 10 % at epsilon 1, of ten seeds at most two further off; items nearer than before."""
+    data = chains(sequences, mean)
+    true = np.bincount(data.items, minlength=len(ITEMS))
+    common = np.argsort(-true)[:40]
+    off = []
+    errors: dict[Any, list[float]] = {20: [], None: []}
+    for seed in range(10):
+        for l_max, error in errors.items():
+            asked = Parameters(universe=ITEMS, epsilon=Fraction(1), l_max=l_max)  # type: ignore[arg-type]
+            outcome = run(data, asked, "sound", SequentialContext(test_seed=seed))
+            counts = np.zeros(len(ITEMS))
+            for line in outcome.files[0].content.decode().splitlines()[1:]:
+                often, _, items = line.split(",")
+                for item in items.split():
+                    counts[ITEMS.index(item)] += int(often)
+            error.append(float(np.mean(np.abs(counts - true)[common] / true[common])))
+        off.append(abs(outcome.result["sequences"] / sequences - 1))
+    assert sorted(off)[-3] < 0.1
+    assert np.mean(errors[None]) < 0.7 * np.mean(errors[20])
+
+
+def test_a_report_says_what_was_decided() -> None:
+    outcome = run(
+        chains(3_000, 5.0),
+        Parameters(universe=ITEMS, epsilon=Fraction(1)),
+        "sound",
+        SequentialContext(test_seed=1),
+    )
+    details = outcome.report.details
+    assert Fraction(details["share_of_single_items"]) in (Fraction(1, 2), MOST_ROOT_SHARE)
+    assert details["n_max"] == 2
+    assert details["sequences_counted"] == outcome.result["sequences"]
+    assert Fraction(details["max_path_spend"]) + Fraction(details["epsilon_length"]) <= 1
+    assert sequential_ngram_counts.MOST_LENGTH == 1_000

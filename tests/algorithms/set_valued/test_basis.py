@@ -1,0 +1,269 @@
+"""Method `rest`: lengths, items and a basis without DiffPart. Spec: set-valued, section 10."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms.contract import SequentialContext
+from algorithms.set_valued import Parameters, run
+from algorithms.set_valued.basis_model import by_length, fitted_cells, independent
+from algorithms.set_valued.federated import ROUNDS
+from algorithms.set_valued.margins import (
+    ITEMS_ONLY,
+    LENGTHS_SHARE,
+    SIZES,
+    WITH_BASIS,
+    WITH_DIFFPART,
+    Basis,
+    basis_cells,
+    commonest,
+    diffpart_keeps_something,
+    kept_places,
+    measured_lengths,
+    measured_margins,
+    shares_without_diffpart,
+)
+from algorithms.set_valued.records import (
+    Itemsets,
+    Supports,
+    Weighted,
+    deduplicated,
+    itemsets,
+    superset_sums,
+)
+from algorithms.set_valued.remainder import (
+    Measured,
+    consistent_lengths,
+    remainder,
+    rest_rows,
+)
+from tacit.encoders import set_valued_counts, sums
+from tacit.encoders.count_sums import CountSum
+from tacit.encoders.counts import Lists
+from tacit.encoders.set_valued_counts import BasisCells, Taxonomy
+from tacit.noise import DiscreteLaplace
+from tacit.randomness import SeededRandom
+from tacit.records.items import Transactions
+from tests.algorithms.counts.test_rounds import DRAWS, Curators, lists_of, over_curators, split
+
+EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
+"""All records over four items."""
+
+
+def sets_of(*records: tuple[int, ...]) -> Itemsets:
+    places = np.array([item for record in records for item in record], np.int32)
+    return Itemsets(places, np.concatenate(([0], np.cumsum([len(each) for each in records]))))
+
+
+def patterned(records: int, seed: int = 1, items: int = 60) -> Transactions:
+    """A third of the records have items 0 and 1 together, or 2, 3 and 4; the rest are Zipf-like."""
+    generator = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, items + 1)
+    weights /= weights.sum()
+    rows = []
+    for size, kind in zip(
+        generator.integers(2, 7, records), generator.integers(0, 6, records), strict=True
+    ):
+        held = {0: {0, 1}, 1: {2, 3, 4}}.get(int(kind), set())
+        drawn = generator.choice(items, size, replace=False, p=weights).tolist()
+        rows.append([f"i{item:02}" for item in sorted(held | set(drawn[: size - len(held)]))])
+    return Transactions.of(rows, [f"i{item:02}" for item in range(items)])
+
+
+def params(data: Transactions, **changes: Any) -> Parameters:
+    return Parameters(**({"epsilon": "1", "universe": data.items} | changes))
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4])
+@pytest.mark.parametrize("shares", [WITH_BASIS, ITEMS_ONLY])
+def test_brute_force_over_four_items(kept: int, shares: Any) -> None:
+    """Every record more beside none or one: lengths move by 1, items by l, one cell of the basis by
+    1, whatever basis the noisy items give; the shares add up to epsilon, and all is reached."""
+    worst = Fraction(0)
+    for held, joined in itertools.product([(), *((each,) for each in EVERY)], EVERY):
+        before, after = sets_of(*held), sets_of(*held, joined)
+        moved = 0
+        for chosen in itertools.combinations(range(4), 2):
+            basis = np.array(chosen)
+            cells = np.abs(basis_cells(after, basis) - basis_cells(before, basis))
+            moved = max(moved, int(cells.sum()))
+        items = min(kept, len(joined))
+        assert kept_places(sets_of(joined), kept, SeededRandom(1)).size == items
+        spent = LENGTHS_SHARE + Fraction(items, kept) * shares.items + moved * shares.basis
+        worst = max(worst, spent)
+    assert worst == 1
+    assert shares.diffpart + LENGTHS_SHARE + shares.items + shares.basis == 1
+
+
+def test_a_basis_of_true_counts_would_be_found() -> None:
+    """A planted fault: one record more changes the basis of true counts, and then many cells."""
+    records = ((0, 1), (0, 1), (0,), (2,), (2,))
+
+    def cells(sets: Itemsets) -> Any:
+        return basis_cells(sets, commonest(np.bincount(sets.places, minlength=4), 2))
+
+    assert np.abs(cells(sets_of(*records, (2,))) - cells(sets_of(*records))).sum() > 1
+
+
+def test_shares_follow_from_the_noisy_number_of_records() -> None:
+    """Called without data: few records have no basis, many have twelve items; DiffPart has a share
+    where a group of one in 100 would live."""
+    assert shares_without_diffpart(0, Fraction(1), 500) == ITEMS_ONLY
+    assert shares_without_diffpart(1_000, Fraction(1), 500) == ITEMS_ONLY
+    sizes = [shares_without_diffpart(2_000 * 2**step, Fraction(1), 500).k for step in range(8)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 12
+    assert shares_without_diffpart(10**7, Fraction(1), 5).k == 5
+    for epsilon in (Fraction(1, 2), Fraction(2)):
+        k = shares_without_diffpart(30_000, epsilon, 500).k
+        error = 2 ** ((k - 1) / 2) / float(epsilon * WITH_BASIS.basis)
+        assert error <= 30_000 / 200 < error * math.sqrt(2)
+    wide = Taxonomy(1_012, 10)
+    assert not diffpart_keeps_something(100_000, Fraction(1), wide, Fraction(1, 2))
+    assert diffpart_keeps_something(1_210_096, Fraction(1), wide, Fraction(1, 2))
+    assert diffpart_keeps_something(100_000, Fraction(20), wide, Fraction(1, 2))
+
+
+def test_noise_of_the_basis_is_that_of_its_share() -> None:
+    """4,096 cells of which nearly all are empty, within 5 % of the law."""
+    sets = sets_of(*[tuple(range(12))] * 100_000)
+    epsilon, drawn = Fraction(1), SequentialContext(test_seed=3)
+    lengths = measured_lengths(sets, 12, epsilon, drawn)
+    shares = shares_without_diffpart(float(lengths[0].sum()), epsilon, 12)
+    basis = measured_margins(sets, 12, epsilon, drawn, lengths, shares).basis
+    assert basis is not None
+    assert basis.cells.size == 4_096
+    law = DiscreteLaplace(1 / (epsilon * WITH_BASIS.basis))
+    expected = np.abs(law.draw(SeededRandom(1), 100_000)).mean()
+    assert np.abs(basis.cells[:-1]).mean() == pytest.approx(expected, rel=0.05)
+
+
+def test_cells_follow_what_stands_out_and_nothing_else() -> None:
+    """Items 0 and 1 always together; noise alone elsewhere leaves the others independent."""
+    generator = np.random.default_rng(1)
+    chances = np.tile([0.3, 0.3, 0.2, 0.1], (64, 1))
+    records = np.zeros(64)
+    records[5] = 50_000
+    start = independent(chances, records, 50)
+    true = start.sum(axis=0)
+    true[[0b0001, 0b0010, 0b0101, 0b0110]] /= 4
+    true[[0b0011, 0b0111]] += 5_000
+    true *= 50_000 / true.sum()
+    noise = generator.laplace(0, 20, 16)
+    basis = Basis(np.arange(4), np.rint(true + noise).astype(np.int64), 20 * math.sqrt(2))
+    single = np.array([true[np.arange(16) >> bit & 1 == 1].sum() for bit in range(4)])
+    cells = fitted_cells(start.sum(axis=0), basis, single)
+    pair = superset_sums(cells)[0b0011]
+    assert pair == pytest.approx(superset_sums(true)[0b0011], rel=0.03)
+    assert superset_sums(start.sum(axis=0))[0b0011] < 0.6 * pair
+    table = by_length(start, records, cells, single)
+    assert table.sum(axis=1) == pytest.approx(records)
+    found = [table.sum(axis=0)[np.arange(16) >> bit & 1 == 1].sum() for bit in range(4)]
+    assert found == pytest.approx(single.tolist(), rel=0.01)
+
+
+def test_lengths_fit_what_items_show() -> None:
+    """A false length of 40 items holds more than all items together: it goes."""
+    data = itemsets(patterned(20_000), patterned(20_000).items, SequentialContext())
+    drawn = SequentialContext(test_seed=1)
+    lengths, hidden = measured_lengths(data, 60, Fraction(1), drawn)
+    lengths[39] = 900
+    margins = measured_margins(data, 60, Fraction(1), drawn, (lengths, hidden))
+    moved = consistent_lengths(lengths, margins.items.astype(float), margins)
+    kept = np.minimum(SIZES, margins.kept)
+    true = np.minimum(np.diff(data.offsets), margins.kept).sum()
+    assert kept @ lengths > 1.05 * true
+    assert kept @ moved == pytest.approx(true, rel=0.01)
+    assert moved[39] < 700
+    assert moved[1:6] == pytest.approx(lengths[1:6], rel=0.1)
+
+
+def test_a_release_has_items_pairs_and_records_of_the_data() -> None:
+    """20,000 records: every common item within its noise, exactly as many as were expected; pairs
+    of the basis near the truth, and far nearer than independent items."""
+    data = patterned(20_000)
+    sets = itemsets(data, data.items, SequentialContext())
+    drawn = SequentialContext(test_seed=2)
+    lengths = measured_lengths(sets, 60, Fraction(1), drawn)
+    shares = shares_without_diffpart(float(lengths[0].sum()), Fraction(1), 60)
+    left = remainder(
+        measured_margins(sets, 60, Fraction(1), drawn, lengths, shares), Measured.of((), 60)
+    )
+    rows = rest_rows(left, 10**6, drawn.noise("rest"), lambda: None)
+    assert all(len(set(items)) == len(items) for items, _ in rows)
+    assert len({items for items, _ in rows}) == len(rows)
+    released = Supports.of(Weighted.of_rows(rows), 60)
+    raw = Supports.of(deduplicated(sets, 60), 60)
+    assert sum(count for _, count in rows) == pytest.approx(20_000, rel=0.02)
+    assert released.single[:20] == pytest.approx(raw.single[:20], rel=0.06)
+    for together in ((0, 1), (3, 4)):
+        true, found = raw.support(together), released.support(together)
+        alone = raw.single[together[0]] * raw.single[together[1]] / 20_000
+        assert abs(found - true) < 0.4 * abs(alone - true)
+
+
+def test_auto_runs_without_diffpart_where_it_would_keep_nothing() -> None:
+    data = patterned(5_000)
+    outcome = run(data, params(data), "sound", SequentialContext(test_seed=1))
+    assert outcome.result["method"] == "rest"
+    method = outcome.report.details["method"]
+    assert method["asked"] == "auto"
+    assert method["chosen"] == "rest"
+    assert sum(map(Fraction, method["shares"].values())) == 1
+    assert [noise.part for noise in outcome.report.noise] == [
+        "lengths", "items", "cells of the basis"
+    ]  # fmt: skip
+    assert outcome.report.noise[2].scale == "5"
+    assert outcome.report.charged is not None
+    assert outcome.report.charged.epsilon == "1"
+    large = run(data, params(data, epsilon="20"), "sound", SequentialContext(test_seed=1))
+    assert large.result["method"] == "diffpart+rest"
+    assert large.report.details["method"]["shares"] == {
+        "diffpart": str(WITH_DIFFPART.diffpart), "lengths": "1/30", "items": "3/10"
+    }  # fmt: skip
+
+
+def test_over_curators_the_counts_are_those_of_one_keeper() -> None:
+    """Without noise: every record spends all of epsilon and no more, and a release that is made
+    again is the same."""
+    data = patterned(4_000)
+    asked = params(data, epsilon="2", method="rest")
+    lists = Lists(data.values, data.offsets)
+    runs = []
+    for curators in (1, 7):
+        source = Curators(set_valued_counts.COUNTER, split(lists, curators), set_valued_counts.read)
+        runs.append(over_curators(ROUNDS, asked, source))
+        assert 1 < max(each.most for each in source.spent) <= asked.epsilon
+    one, seven = (each.state for each in runs)
+    assert (one.items == seven.items).all()
+    assert (one.cells == seven.cells).all()
+    sets = itemsets(data, data.items, SequentialContext())
+    assert (one.cells == basis_cells(sets, commonest(one.items, one.shares.k))).all()
+    assert [step["asks"] for step in runs[0].steps] == ["lengths", "items", "basis"]
+    first, again = ROUNDS.release(runs[1]), ROUNDS.release(runs[1])
+    assert first.files == again.files
+    assert first.result["method"] == "rest"
+    assert ROUNDS.planned(ROUNDS.first(asked, ("sets",), DRAWS)) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"chosen": [2, 1]}, {"chosen": []}, {"chosen": [4]}, {"chosen": [1, 1]}, {"items": 0}],
+)
+def test_a_malformed_basis_is_refused(change: dict[str, Any]) -> None:
+    asked = {"kind": "basis", "items": 4, "chosen": [1, 3]}
+    document = {"reach": 1, "rates": ["1"], "rate_of": None, "asked": asked}
+    total = sums.read("set-valued", document)
+    assert isinstance(total, CountSum)
+    rows = lists_of([[], [0], [3, 3], [1, 3], [0, 1, 2, 3], [9]])
+    assert total.total(rows).tolist() == [1, 0, 1, 2]
+    assert total.moved(rows).ravel().tolist() == [0, 1, 1, 1, 1, 0]
+    assert BasisCells(4, np.array([1, 3])).json() == asked
+    with pytest.raises(sums.SumRefused):
+        sums.read("set-valued", {**document, "asked": asked | change})
