@@ -223,7 +223,7 @@ def declared_universe(client: Client, text: str) -> Any:
     if not isinstance(items, list) or len(items) <= INLINE_UNIVERSE:
         return items
     content = "".join(f"{item}\n" for item in items).encode()
-    made = client.add_dataset("universe", "universe", "text", content={"file": content})
+    made = client.datasets.add("universe", "universe", "text", content={"file": content})
     return {"dataset": made["id"]}
 
 
