@@ -24,7 +24,6 @@ from algorithms.dpbv_clustering.clustering_methods import BitDistances, MatrixDi
 from algorithms.dpbv_clustering.distances import (
     Combination,
     Kernel,
-    count,
     distances,
     matrix,
     product,
@@ -51,7 +50,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
 
 
 def kernels() -> dict[str, Kernel]:
-    found: dict[str, Kernel] = {"product": product, "count": count}
+    found: dict[str, Kernel] = {"product": product}
     if find_spec("numba") is not None:
         from algorithms.dpbv_clustering.compiled import hamming
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from algorithms.path_publishing.evaluation import orientable
 from algorithms.path_publishing.levelled_graph import (
@@ -29,6 +28,7 @@ from algorithms.path_publishing.levelled_graph import (
 )
 from reproduction.path_publishing_networks import SIZES, random_network
 from reproduction.path_publishing_study import Setting, usable_share
+from tacit.crypto.sealing import SEED_BYTES, SealKey
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.published import ComplementEdges, opened, sealed, written
 from tacit.paths.recovery import best_paths, recover
@@ -169,8 +169,8 @@ def decoding() -> None:
 
 def sealing() -> None:
     """A path for many recipients."""
-    keys = [X25519PrivateKey.generate() for _ in range(100)]
-    public = [key.public_key().public_bytes_raw() for key in keys]
+    keys = [SealKey(os.urandom(SEED_BYTES)) for _ in range(100)]
+    public = [key.public.raw for key in keys]
     path = list(range(10_000))
     fast = timed(lambda: sealed(path, public, "bench"))
     show("sealed, 10,000 vertices, 100 recipients", fast)

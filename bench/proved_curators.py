@@ -24,7 +24,6 @@ from curator.engine import (
     HostPart,
     Prepared,
     Sealer,
-    SealingKey,
     Terms,
     Total,
     prepare_parts,
@@ -90,7 +89,7 @@ def engines(count: int) -> list[Engine]:
     source, identity = SecureRandom(), Identity.generate()
 
     def sealer(party: str) -> Sealer:
-        return Sealer(party, identity, SealingKey.from_bytes(party, 0, bytes(range(32))))
+        return Sealer(party, identity)
 
     return [Engine(sealer(f"party-{place}"), source) for place in range(count)]
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from algorithms.drawing import can_draw
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
 from cli.services.deployment import (
     Deployment,
@@ -41,7 +42,7 @@ from cli.services.deployment import (
     join_token,
     pair,
 )
-from simulation.plots import Line, Panel, Plot, can_draw, draw
+from simulation.plots import Line, Panel, Plot, draw
 from tacit.protocol.enrolment import PartyKind
 
 PATIENCE_S: Final = 3600.0
