@@ -79,9 +79,18 @@ def populations() -> dict[str, Transactions]:
     if folder is not None and visits is not None:
         found["votes"] = _votes(folder / "wiki-Vote.txt")
         pages = visits.dataset
-        some = pages.offsets[:100_001]
-        found["MSNBC"] = Transactions(pages.items, pages.values[: some[-1]], some)
+        found["MSNBC"] = _once(pages, 100_000)
     return found
+
+
+def _once(visits: Transactions, records: int) -> Transactions:
+    """The first records, each page of a visit once."""
+    offsets = visits.offsets[: records + 1]
+    owner = np.repeat(np.arange(records), np.diff(offsets))
+    size = len(visits.items)
+    kept = np.unique(owner * size + visits.values[: offsets[-1]])
+    starts = np.searchsorted(kept, np.arange(records + 1) * size)
+    return Transactions(visits.items, (kept % size).astype(np.int32), starts)
 
 
 def _votes(path: Path) -> Transactions:
