@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from algorithms.datasets.declaration import INLINE_UNIVERSE
 from cli.context import (
     Answer,
     TextTable,
@@ -219,6 +218,9 @@ def parts_of(file: Path, sensitive: Path | None) -> dict[str, bytes]:
 
 def declared_universe(client: Client, text: str) -> Any:
     """As `universe_of`; a list that is too long for a request is uploaded as a dataset first."""
+    # Loaded only here: other commands do without algorithms.
+    from algorithms.datasets.declaration import INLINE_UNIVERSE
+
     items = universe_of(text)
     if not isinstance(items, list) or len(items) <= INLINE_UNIVERSE:
         return items

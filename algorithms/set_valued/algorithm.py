@@ -241,7 +241,7 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     """A release. Raises what `check` raises, PartitionCap, RowCap, Cancelled."""
     universe = resolved_universe(params, stance, dataset)
     check_items(dataset, universe)
-    method = params.method_of(stance, len(universe))
+    method = params.method_of(stance)
     if method == "basic":
         return _run_basic(dataset, params, universe, stance, context)
     margins = None

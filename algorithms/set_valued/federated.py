@@ -145,7 +145,7 @@ Held = State | WithRest | Histogram
 
 def method_of(params: Parameters) -> Method:
     """The one that runs, by the size of the public universe."""
-    return over_curators(params).method_of("sound", len(universe(params)))
+    return over_curators(params).method_of("sound")
 
 
 def first(params: Parameters, draws: Fraction) -> Held:

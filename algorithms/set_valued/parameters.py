@@ -86,7 +86,7 @@ class Parameters(WireModel):
         description="diffpart: the source's (default of paper); diffpart+rest: the same, and what "
         "it omits by lengths and single items (sound); rest: lengths, single items and the sets "
         "of the commonest items alone (sound); basic: a noisy histogram over all itemsets, at most "
-        "22 items; auto: diffpart up to 22 items, else rest, or diffpart+rest where the noisy "
+        "22 items; auto: rest, or diffpart+rest where the noisy "
         "number of records promises that DiffPart keeps something (default of sound)",
     )
     fanout: int = Field(
@@ -116,13 +116,11 @@ class Parameters(WireModel):
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
 
-    def method_of(self, stance: Stance, items: int) -> Method:
-        """The one that runs, by the size of the public universe; diffpart+rest of auto may become
-        rest when lengths are known (`shares_of`)."""
+    def method_of(self, stance: Stance) -> Method:
+        """The one that runs; diffpart+rest of auto may become rest when lengths are known
+        (`shares_of`)."""
         asked = self.method or ("diffpart" if stance == "paper" else "auto")
-        if asked != "auto":
-            return asked
-        return "diffpart+rest" if items > MOST_CELL_ITEMS else "diffpart"
+        return "diffpart+rest" if asked == "auto" else asked
 
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
@@ -156,7 +154,7 @@ def check_universe(params: Parameters, universe: Sequence[str], stance: Stance) 
         refuse(f"has at most {most} items with this method")
     if len(set(universe)) != len(universe):
         refuse("names every item once")
-    method = params.method_of(stance, len(universe))
+    method = params.method_of(stance)
     if stance == "sound" and max(noise_scales(params, method, len(universe))) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this many items", pointer="/params/epsilon")
 
@@ -220,7 +218,7 @@ def settings_of(
     """DiffPart's public choices; draws: whole noises that a sum holds (sound)."""
     paper = stance == "paper"
     return Settings(
-        epsilon=diffpart_epsilon(params, params.method_of(stance, taxonomy.size)),
+        epsilon=diffpart_epsilon(params, params.method_of(stance)),
         law=law_of(params, stance, draws),
         leaf_mode=params.leaf_mode if paper else "example",
         choose=anywhere if paper else leftmost,

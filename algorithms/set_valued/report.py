@@ -102,7 +102,7 @@ def set_valued_report(
     DiffPart is and whose noise is at least that of `rest`. Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    method = params.method_of(stance, MOST_ITEMS if items is None else items)
+    method = params.method_of(stance)
     if margins is not None and not margins.shares.diffpart:
         method = "rest"
     paper, basic = stance == "paper", method == "basic"
@@ -332,9 +332,9 @@ def _method(
         if items is None or (margins is None and method == "diffpart+rest"):
             described["chosen"] = None
         described["rule"] = (
-            f"diffpart up to {MOST_CELL_ITEMS} items; above, by the noisy number of records: "
-            "diffpart+rest if a group of one in 100 would reach DiffPart's highest threshold, else "
-            "rest. The noise of a preview is that of diffpart+rest, which has the smaller shares"
+            "by the noisy number of records: diffpart+rest if a group of one in 100 would reach "
+            "DiffPart's highest threshold, else rest. The noise of a preview is that of "
+            "diffpart+rest, which has the smaller shares"
         )
         described["items"] = items
     if method in WITH_MARGINS:

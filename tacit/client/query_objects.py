@@ -324,9 +324,11 @@ def _around(value: Number, width: Decimal) -> tuple[Number, Number]:
 
 def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
     """A figure to the place of its half-width's second digit, and that half-width, rounded up."""
-    if not width or not isinstance(value, Decimal):
+    if not width:
         return (f"{value:f}" if isinstance(value, Decimal) else f"{float(value):.6g}"), ""
     place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))
+    if isinstance(value, Fraction):
+        value = Decimal(value.numerator) / Decimal(value.denominator)
     shown = value.quantize(place, rounding=ROUND_HALF_EVEN)
     return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
 

@@ -244,6 +244,7 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
         assert answer.status_code == 200, answer.text
     before = len(await debits(it))
     params = {"universe": ITEMS, "fanout": 2, "eta": "1/1000000", "eta_leaf": "1/1000000"}
+    params |= {"method": "diffpart"}
     columns = [{"transactions": "baskets"}]
     asked = await it.ask(job("set-valued", params, "20", columns=columns))
     found = await it.result(asked["id"])

@@ -76,7 +76,7 @@ CASES: list[tuple[str, str, Stance, dict[str, Any]]] = [
     (TREES, "empty sequences", SOUND, {"epsilon": "1", "form": "simple"}),
     (TREES, "metro", PAPER, {"epsilon": "30", "form": "simple", "theta_item": "6", "height": 4}),
     (TREES, "table 6.1", PAPER, {"epsilon": "100", "form": "simple", "height": 4}),
-    (SETS, "baskets", SOUND, {"epsilon": "2", "fanout": 16, "eta": "0.25", "eta_leaf": "0.75"}),
+    (SETS, "baskets", SOUND, {"epsilon": "2", "fanout": 16, "eta": "0.25", "method": "diffpart"}),
     (SETS, "baskets", SOUND, {"epsilon": "1", "method": "diffpart+rest", "evaluate": True}),
     (SETS, "wide baskets", SOUND, {"epsilon": "5", "fanout": 7, "method": "diffpart"}),
     (SETS, "few baskets", SOUND, {"epsilon": "1", "method": "basic"}),

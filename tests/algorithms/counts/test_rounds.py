@@ -307,7 +307,7 @@ def test_a_job_over_sets_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     words = 40
     monkeypatch.setattr(count_sums, "MAX_DIMENSION", words)
     universe = tuple(f"i{number}" for number in range(9))
-    params = SetParameters(universe=universe, epsilon="20", fanout=3)
+    params = SetParameters(universe=universe, epsilon="20", fanout=3, method="diffpart")
     data = msnbc_like(3_000, 9, 4).dataset
     lists = Lists(data.values, data.offsets)
     source = Curators(set_valued_counts.COUNTER, split(lists, 7), set_valued_counts.read)

@@ -36,7 +36,8 @@ SAMPLE = msnbc_like(10_000, 17, 1)
 
 
 def params(**changes: Any) -> Parameters:
-    values: dict[str, Any] = {"epsilon": "1", "universe": SAMPLE.universe}
+    """DiffPart alone; the methods of `rest` have tests of their own."""
+    values: dict[str, Any] = {"epsilon": "1", "universe": SAMPLE.universe, "method": "diffpart"}
     return Parameters(**(values | changes))
 
 

@@ -117,7 +117,10 @@ def test_the_workload() -> None:
 def test_an_evaluation_counts_what_is_real() -> None:
     sample = msnbc_like(10_000, 17, 1)
     asked = Parameters(
-        epsilon="2", universe=sample.universe, evaluate={"queries": 50, "top": (5, 20)}
+        epsilon="2",
+        universe=sample.universe,
+        method="diffpart",
+        evaluate={"queries": 50, "top": (5, 20)},
     )
     outcome = run(sample.dataset, asked, "sound", SequentialContext(bytes(32)))
     found: Any = outcome.evaluation

@@ -268,23 +268,21 @@ def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> No
     assert hidden == pytest.approx(few[1:].sum() + 20 * math.sqrt(18))
 
 
-def test_the_choice_is_by_the_size_of_the_universe() -> None:
+def test_the_choice_is_by_the_noisy_records_and_no_size() -> None:
     """Called without data."""
-    assert params().method_of("sound", 22) == "diffpart"
-    assert params().method_of("sound", 23) == "diffpart+rest"
-    assert params().method_of("paper", 1_000) == "diffpart"
-    assert params(method="diffpart").method_of("sound", 1_000) == "diffpart"
+    assert params().method_of("sound") == "diffpart+rest"
+    assert params().method_of("paper") == "diffpart"
+    assert params(method="diffpart").method_of("sound") == "diffpart"
     method = preview(params(), "sound").details["method"]  # rest, or not, by the noisy records
     assert (method["asked"], method["chosen"], method["items"]) == ("auto", None, 40)
     unknown = preview(params(universe={"dataset": "01890a5d-ac96-774b-bcce-b302099a8057"}), "sound")
     assert unknown.details["method"]["chosen"] is None
     few = preview(params(universe=ITEMS[:20]), "sound")
-    assert few.details["method"]["chosen"] == "diffpart"
-    for each, other in ((few, "diffpart+rest"), (preview(params(), "sound"), "rest")):
+    assert few.details["method"]["chosen"] is None
+    for each, items in ((few, 20), (preview(params(), "sound"), 40)):
         forecast = (each.error or {})["of_the_other_method"]
-        assert forecast["method"] == other
-        named = params(method=other, universe=ITEMS[: 20 if each is few else 40])
-        assert forecast == {"method": other, **(preview(named, "sound").error or {})}
+        named = params(method="rest", universe=ITEMS[:items])
+        assert forecast == {"method": "rest", **(preview(named, "sound").error or {})}
     for named in ("auto", "diffpart+rest", "rest"):
         with pytest.raises(MethodNeedsSound):
             preview(params(method=named), "paper")

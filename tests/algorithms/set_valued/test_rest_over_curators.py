@@ -83,10 +83,9 @@ def test_what_is_released_puts_the_records_back_and_is_the_same_again() -> None:
     assert {"lengths", "items"} <= set(scales)
 
 
-def test_the_method_is_that_of_the_universe() -> None:
+def test_the_questions_are_those_of_the_method() -> None:
     assert method_of(params()) == "diffpart+rest"
-    few = params(universe=("a", "b", "c"), method="auto")
-    assert method_of(few) == "diffpart"
+    few = params(universe=("a", "b", "c"), method="diffpart")
     assert ROUNDS.planned(ROUNDS.first(few, ("sets",), DRAWS)) == 1
     asked = [each.stage for each in planned_questions(params(), DRAWS)]
     assert asked[:3] == ["lengths", "items", "partitions of depth 1"]

@@ -132,10 +132,13 @@ def test_a_sum_has_its_interval_and_is_told_to_the_place_of_its_noise() -> None:
     assert (row["low"], row["high"]) == found.interval and row["unit"] == "kWh"
 
 
-def test_a_mean_has_no_interval_of_its_own() -> None:
+def test_a_mean_has_an_interval_of_its_own() -> None:
     found = result({"count": "7", "mean": "1/3"}, function="mean")
-    assert found.value == Fraction(1, 3) and found.interval is None
-    assert [row["low"] for row in found.rows()] == [None, None]
+    width = found.half_width
+    assert width is not None and found.value == Fraction(1, 3)
+    assert found.interval == (Fraction(1, 3) - Fraction(width), Fraction(1, 3) + Fraction(width))
+    assert [row["low"] is None for row in found.rows()] == [True, False]
+    assert found.headline.startswith("count 7, mean 0.3 kWh ± 3.3 kWh of noise in 95 of 100 cases")
     assert [row["unit"] for row in found.rows()] == ["1", "kWh"]
     empty = result({"count": "0", "mean": None, "reason": "below 1"}, function="mean")
     assert empty.value is None and set(empty.figures) == {"count", "mean"}
