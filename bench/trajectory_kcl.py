@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -29,12 +30,13 @@ from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.algorithm import anonymise, instance_loss
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.mining import mine
-from algorithms.trajectory_kcl.parameters import Model, PairTable, Parameters, code
+from algorithms.trajectory_kcl.parameters import Method, Model, PairTable, Parameters, code
 from algorithms.trajectory_kcl.suppression import Greedy, PlainKernel, best_kernel, build
 from reproduction.trajectory_kcl_data import Routes, city, metro, routes_like
 from tacit.randomness import SeededRandom
 
 MODEL = Model(30, Fraction(3, 5), 3)
+METHODS: tuple[Method, ...] = ("global", "local")
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -112,6 +114,19 @@ def peers() -> None:
     print(f"80,000 records, suppression by kernel: {seconds}", flush=True)
 
 
+def check_ins() -> None:
+    """Local suppression against global on paths that share no routes, as check-ins."""
+    table = table_of(replace(city(3_079, noise=1.0), blocks=9, hours=56, routes=1_000, mean=16))
+    print(f"\n3,079 records like check-ins, {len(table.items):,} pairs")
+    for least in (10, 30):
+        for method in METHODS:
+            model, context = replace(MODEL, least=least), SequentialContext()
+            job = partial(anonymise, table, model, context, method=method)
+            released, _, processor = timed(job)
+            loss = instance_loss(table, released.table)
+            print(f"  K = {least}, {method}: {processor:.1f} s CPU, loss {loss:.3f}", flush=True)
+
+
 def count(table: PairTable, longest: int) -> Counter[tuple[int, ...]]:
     """All sequences and their records, the plain way."""
     found: Counter[tuple[int, ...]] = Counter()
@@ -149,6 +164,7 @@ def main() -> None:
     stages("City80K-like, easy", table_of(city()))
     stages("STM460K-like", table_of(metro()))
     peers()
+    check_ins()
     if asked.million:
         routes = replace(city(1_000_000), blocks=8_000 // 24, routes=8_000 * 300 // 624)
         whole_job("a million x 8,000 pairs", routes)

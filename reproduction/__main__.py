@@ -17,7 +17,7 @@ from cli.context import TextTable, console, fail, plain_errors, progress
 from common.runtime.process import extra_needed
 from reproduction.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from reproduction.experiment import Value as RowValue
-from reproduction.registry import experiments
+from reproduction.registry import checks_of, experiments
 from reproduction.results import said, tally, write
 
 ALL = "all"
@@ -43,7 +43,8 @@ def reproduce(
         bool, typer.Option("--quick", help="A tenth of the repetitions, wider stated tolerances.")
     ] = False,
     show_list: Annotated[
-        bool, typer.Option("--list", help="What there is to reproduce, and the time each takes.")
+        bool,
+        typer.Option("--list", help="What there is to reproduce, what each checks, and its time."),
     ] = False,
 ) -> None:
     """Reproduce a table or figure of the sources, or all of them."""
@@ -51,6 +52,11 @@ def reproduce(
         known = experiments()
         if show_list:
             console.print(_listing(known))
+            _say(
+                "Checks, with --data: figures printed in the source; figures recomputed by the "
+                "specification; trends (directions, orders, bounds). An id without `printed` "
+                "compares no figure with the source's own on its own data."
+            )
             return
         chosen = [each for each in known if name in (each.id, ALL)]
         if name is None:
@@ -101,7 +107,10 @@ def _perform(
 
 
 def _listing(known: tuple[Experiment, ...]) -> object:
-    rows = [[each.id, each.source, each.shows, f"{each.seconds} s"] for each in known]
+    rows = [
+        [each.id, each.source, f"{each.shows} (checks: {checks_of(each.id)})", f"{each.seconds} s"]
+        for each in known
+    ]
     return TextTable("", ["id", "source", "what it shows", "takes"], rows)
 
 

@@ -102,6 +102,18 @@ def said(rows: Iterable[Row]) -> str:
     return text
 
 
+def checks_made(rows: Iterable[Row]) -> str:
+    """The kinds of its checks: "printed, trends", and whether data that replace the source's are
+    in all ("; stand-in data") or some of them."""
+    checked = [row for row in rows if row.checked]
+    kinds = {row.basis for row in checked}
+    text = ", ".join(plural for kind, (_, plural) in _NAMES.items() if kind in kinds)
+    replaced = sum(row.stand_in for row in checked)
+    if not replaced:
+        return text
+    return f"{text}; {'some ' if replaced < len(checked) else ''}stand-in data"
+
+
 _NAMES: Final[dict[Basis, tuple[str, str]]] = {
     "printed": ("printed", "printed"),
     "recomputed": ("recomputed", "recomputed"),

@@ -1,6 +1,7 @@
 """The compiled kernel of suppression; needs numba, and is imported only where that is installed.
 
-The same as `scoring.PlainKernel`, number for number.
+It does the same operations as `suppression.PlainKernel`. Of a local one that is not valid only that
+counts: its tally ends at the first sequence that would keep too few records.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import numba
 import numpy as np
 
 from algorithms.datasets.trajectories import Codes
-from algorithms.trajectory_kcl.suppression import FREQUENT, MINIMAL, Changes, Scores, State
+from algorithms.trajectory_kcl.suppression import FREQUENT, MINIMAL, SAFE, Changes, Scores, State
 
 _jit = numba.njit(cache=False)
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _tally(state, pair, row, tallies, mark_tallies, touched, size):  # type: ignore[no-untyped-def]
-    """Count the live entries of a record that contain the pair; its place in the record."""
+def _tally(state, pair, row, tallies, mark_tallies, touched, size, most):  # type: ignore[no-untyped-def]
+    """Count the live entries of a record that contain the pair; its place in the record.
+
+    Ends, and says so, at a sequence that would keep too few records. most: that can be tallied in
+    all; one that is in more of them is not removed.
+    """
     place = 0
     while state.items[state.offsets[row] + place] != pair:
         place += 1
@@ -42,7 +47,14 @@ def _tally(state, pair, row, tallies, mark_tallies, touched, size):  # type: ign
         tallies[sequence] += 1
         for at in range(first, last):
             mark_tallies[sequence, state.class_marks[at]] += 1
-    return place, size
+        before = state.counts[sequence]
+        if (
+            before > most
+            and before - tallies[sequence] < state.least
+            and state.kinds[sequence] == SAFE
+        ):
+            return place, size, True
+    return place, size, False
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -72,7 +84,12 @@ def _score(state, pairs, minimals, tallies, mark_tallies, touched, rows):  # typ
         instances[asked] = count
         size = 0
         for at in range(count):
-            _, size = _tally(state, pairs[asked], rows[at], tallies, mark_tallies, touched, size)
+            _, size, spoilt = _tally(
+                state, pairs[asked], rows[at], tallies, mark_tallies, touched, size, count
+            )
+            if spoilt:
+                valid[asked] = False
+                break
         for at in range(size):
             q = touched[at]
             left = state.counts[q] - tallies[q]
@@ -96,7 +113,9 @@ def _score(state, pairs, minimals, tallies, mark_tallies, touched, rows):  # typ
 def _apply(state, pair, chosen, tallies, mark_tallies, touched):  # type: ignore[no-untyped-def]
     size = 0
     for row in chosen:
-        place, size = _tally(state, pair, row, tallies, mark_tallies, touched, size)
+        place, size, _ = _tally(
+            state, pair, row, tallies, mark_tallies, touched, size, len(state.offsets)
+        )
         state.dead[row, place // 64] |= np.uint64(1) << np.uint64(place % 64)
     state.support[pair] -= len(chosen)
     gone = np.empty(size, np.int32)

@@ -162,7 +162,13 @@ class Parameters(WireModel):
         tuple[tuple[str, str], ...],
         Field(description="[attribute, value] pairs; empty: only K counts"),
     ]
-    method: Annotated[Method, Field(description="local: local and global suppression")] = "local"
+    method: Annotated[
+        Method,
+        Field(
+            description="local: local and global suppression; slower, omits less where many "
+            "records share their routes"
+        ),
+    ] = "local"
     utility: Annotated[Utility, Field(description="what suppression tries to keep")] = "instances"
     Kprime: Annotated[
         int | None,

@@ -59,6 +59,13 @@ CAVEATS: Final = (
     "This release is outside the budget of its data set; later accounting says nothing about "
     "what is released here.",
 )
+LOCAL: Final = (
+    "Forecast of method local: it omits less than global where many records share their routes: on "
+    "80,000 generated records of 300 routes 0.4 % of the pairs, global 85 %, at K = 30. Where they "
+    "share few, both omit about as much, on 3,079 real trajectories of check-ins 63 % at K = 10 "
+    "and 86 % at K = 30, and local takes longer, on as many generated check-ins two to six times, "
+    "without numba more. None of these figures comes from this data set."
+)
 ASSUMPTIONS: Final = (
     "An attacker knows at most L pairs of a person, all of them present and exact.",
     "An attacker knows neither how the table was made nor other releases from the same data.",
@@ -93,6 +100,8 @@ def privacy_report(
         details["verification"] = verification(verdict, params)
         details["suppressed"] = suppressed or {}
     caveats: tuple[str, ...] = CAVEATS
+    if params.method == "local":
+        caveats += (LOCAL,)
     if params.evaluate is not False:
         caveats += (f"{OPERATORS_EVALUATION}.",)
     builder = ReportBuilder(NAME, "tacit algorithms.trajectory_kcl", stance, "record", None)

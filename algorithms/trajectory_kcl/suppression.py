@@ -212,8 +212,8 @@ def _joined(parts: Sequence[NDArray[np.generic]], kind: type) -> NDArray:  # typ
 
 
 class Scores(NamedTuple):
-    """Of asked local operations: minimal violating sequences gained, instances and maximal
-    frequent sequences lost, validity."""
+    """Of asked local operations: validity; of the valid ones minimal violating sequences gained,
+    instances and maximal frequent sequences lost."""
 
     gains: Ints
     instances: Ints

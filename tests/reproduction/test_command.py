@@ -41,6 +41,7 @@ def test_the_list_names_every_id() -> None:
     for each in experiments():
         assert each.id in text
         assert f"{each.seconds} s" in text
+    assert text.count("(checks:") == len(experiments())
 
 
 def test_one_id_writes_into_the_directory_itself(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reproduction.experiment import QUICK, Run
-from reproduction.registry import experiment, experiments
+from reproduction.registry import CHECKS, checks_of, experiment, experiments
+from reproduction.results import checks_made
 from simulation.populations import shared_data
 from tests.reproduction.wrong_variants import WRONG
 from tests.simulation.runs import wrong_rows
@@ -17,6 +18,10 @@ def test_every_id_has_a_wrong_variant() -> None:
     assert set(WRONG) == set(IDS)
 
 
+def test_every_id_states_once_what_it_checks() -> None:
+    assert sorted(" ".join(CHECKS.values()).split()) == sorted(IDS)
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("name", IDS)
 def test_an_id_comes_out(name: str) -> None:
@@ -26,6 +31,10 @@ def test_an_id_comes_out(name: str) -> None:
     outcome = experiment(name).run(Run(QUICK, shared_data()))
     assert wrong_rows(outcome) == []
     assert outcome.checked
+    kinds, _, data = checks_made(outcome.rows).partition("; ")
+    listed, _, listed_data = checks_of(name).partition("; ")
+    assert set(kinds.split(", ")) <= set(listed.split(", "))  # a quick run may leave rows out
+    assert ("printed" in kinds, data) == ("printed" in listed, listed_data)
 
 
 @pytest.mark.release

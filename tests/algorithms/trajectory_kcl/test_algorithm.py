@@ -216,6 +216,13 @@ def test_the_report_says_what_it_is_not() -> None:
     assert "epsilon 0" not in words
 
 
+def test_the_preview_of_local_suppression_says_where_it_gains_nothing() -> None:
+    for method, count in (("local", 1), ("global", 0)):
+        params = PARAMS.model_copy(update={"method": method})
+        caveats = ALGORITHM.preview(params, "sound").caveats
+        assert sum("both omit about as much" in caveat for caveat in caveats) == count
+
+
 def test_the_report_of_a_table_that_breaks_the_model() -> None:
     data = read_ndjson(io.BytesIO(lines(B3)))
     params = Parameters(K=2, C=Fraction(1), sensitive_values=())
