@@ -139,7 +139,7 @@ def _inside(value: object) -> str:
 _GROUNDS = {
     "policy": "their policies forbid it",
     "descriptor": "the descriptor is not what was agreed",
-    "own": "their budget is used up, or they have answered for this window already",
+    "own": "their budget does not allow it, or they have answered for this window",
 }
 
 

@@ -171,7 +171,7 @@ class Refusing:
 _BECAUSE: Final = {
     RefusalGround.POLICY: "their policies forbid it",
     RefusalGround.DESCRIPTOR: "the descriptor is not what was agreed",
-    RefusalGround.OWN: "their budget is used up, or they have answered for this window already",
+    RefusalGround.OWN: "their budget does not allow it, or they have answered for this window",
 }
 
 

@@ -125,8 +125,8 @@ async def test_a_round_that_all_refuse_ends_at_once_and_says_so(house: Houses) -
         assert finished["state"] == "aborted"
         assert finished["reason"] == (
             "Fewer participants than the query's minimum: 5 are needed, and 0 of those invited "
-            "are left. 6 refused: their policies forbid it; 3 refused: their budget is used up, or "
-            "they have answered for this window already"
+            "are left. 6 refused: their policies forbid it; 3 refused: their budget does not allow "
+            "it, or they have answered for this window"
         )
         # nothing was frozen, so that nobody is charged for good
         assert [item["statement"]["frozen"] for item in finished["aborts"]] == ["never"] * 3
