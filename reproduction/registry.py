@@ -50,8 +50,8 @@ CHECKS: Final = {
         chen-table-6.6
     """,
     "trends": """
-        fig-6.7 book-fig-11.5 book-table-11.3 book-table-11.5 book-table-11.9 chen-fig-6.12
-        dpbv-fig-8
+        fig-6.7 book-fig-11.5 book-fig-11.11 book-table-11.3 book-table-11.5 book-table-11.9
+        chen-fig-6.12 dpbv-fig-8
     """,
     "trends; some stand-in data": """
         chen-fig-6.11 chen-fig-7.3 chen-fig-7.4 chen-fig-7.5 chen-fig-7.7 chen-fig-7.8

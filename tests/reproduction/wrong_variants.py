@@ -349,7 +349,7 @@ _IDS: Final[tuple[tuple[Variant, str], ...]] = (
     (_SIGMA, "book-fig-11.2 book-fig-11.5 book-table-11.6 book-fig-11.8 book-table-11.11"),
     (_wide_cells, "book-table-11.2"),
     (_no_noise, "book-table-11.3 book-table-11.7"),
-    (_LONG_WALKS, "book-table-11.5 book-table-11.9"),
+    (_LONG_WALKS, "book-table-11.5 book-table-11.9 book-fig-11.11"),
     (_READINGS, "book-table-12.1 book-fig-12.1"),
     (_SAME_READINGS, "book-fig-12.2"),
     (_NOISE, "book-fig-12.3 book-fig-12.4 book-fig-12.12 book-fig-12.13"),
