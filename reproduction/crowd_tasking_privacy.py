@@ -346,14 +346,14 @@ EXPERIMENTS: Final = (
         "book-fig-12.1",
         f"{_SOURCE}, Figure 12.1",
         "what PCA and SF find behind one, two and all parts of the noise",
-        10,
+        35,
         figure_12_1,
     ),
     Experiment(
         "book-fig-12.2",
         f"{_SOURCE}, Figure 12.2",
         "errors of uploads and of attackers, by epsilon",
-        10,
+        70,
         figure_12_2,
     ),
     Experiment(
