@@ -1,4 +1,4 @@
-"""DPBV: Figures 3, 5, 6, 10 and 11, distances and what an adversary sees.
+"""DPBV: Figures 2, 3, 5, 6, 10 and 11, distances and what an adversary sees.
 
 Spec: dpbv-clustering, sections 3, 4 and 5. Source: L. Sun, J. Zhao and X. Ye, "Distributed
 Clustering in the Anonymized Space with Local Differential Privacy". It prints curves and few
@@ -8,6 +8,7 @@ numbers; most of what is expected is recomputed, and rows say where the source's
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -79,6 +80,54 @@ _TOLD: Final = 20
 
 def _code(low: float, high: float, half: float, bits: int, seed: int) -> Code:
     return make_codes(((low, high),), (half,), bits, "uniform", seed)[0]
+
+
+# ---------------------------------------------------------------------------------------- figure 2
+
+
+def figure_2(run: Run) -> Outcome:
+    """Left: ones of a value at the end and in the middle of [0, 10]. Right: distances in [0, 100].
+
+    Points of the BV mechanism lie in [L, U], those of DPBV in [L - t, U + t].
+    """
+    repetitions = run.effort.repetitions(_FULL_REPETITIONS * 2)
+    values = np.linspace(0, 10, 41)
+    ones = {"BV": np.zeros(len(values)), "DPBV": np.zeros(len(values))}
+    far, near = [], []
+    for seed in range(repetitions):
+        code = _code(0, 10, 1.2, 1000, run.seed + seed)
+        squeezed = replace(code, points=(code.points + 1.2) * 10 / code.span)
+        for name, each in (("BV", squeezed), ("DPBV", code)):
+            ones[name] += each.clean(values).mean(axis=1) / repetitions
+        wide = _code(0, 100, 15, 1000, run.seed + seed)
+        decoder = Decoder(1000, wide.span, 0.0)
+        bits = wide.clean(np.array([20.0, 40.0, 90.0]))
+        near.append(decoder.decode(int((bits[0] != bits[1]).sum())))
+        far.append(decoder.decode(int((bits[0] != bits[2]).sum())))
+    error = math.sqrt(0.25 / (1000 * repetitions))
+    rows = (
+        *(
+            sampled(
+                f"{name}, [0, 10], t = 1.2: share of ones at {place}",
+                share,
+                "recomputed",
+                float(ones[name][at]),
+                error,
+            )
+            for name, at, place, share in (
+                ("BV", 0, "L", 0.12),
+                ("BV", 20, "5", 0.24),
+                ("DPBV", 0, "L", 2.4 / 12.4),
+                ("DPBV", 20, "5", 2.4 / 12.4),
+            )
+        ),
+        over_runs("[0, 100], 2t = 30: distance of 20 and 40", 20.0, near, reference=0),
+        over_runs("[0, 100], 2t = 30: distance of 20 and 90 is 2t", 30.0, far, reference=0),
+    )
+    lines = tuple(Line(name, tuple(values), tuple(each)) for name, each in ones.items())
+    panel = Panel("[0, 10], t = 1.2", "value", "share of ones", lines, "linear", "linear")
+    note = "s is not printed: 1,000, as in Figure 3."
+    return Outcome(rows, (Plot("dpbv-fig-2", "Ones near the ends", (panel,)),), (), (note,))
 
 
 # ---------------------------------------------------------------------------------------- figure 3
@@ -434,6 +483,9 @@ def figure_11(run: Run) -> Outcome:
 
 
 EXPERIMENTS: Final = (
+    Experiment(
+        "dpbv-fig-2", f"{SOURCE}, Figure 2", "ones near the ends, distances beyond 2t", 3, figure_2
+    ),
     Experiment("dpbv-fig-3", f"{SOURCE}, Figure 3", "distances are flat beyond 2t", 1, figure_3),
     Experiment("dpbv-fig-5", f"{SOURCE}, Figure 5", "error of distances over s", 3, figure_5),
     Experiment("dpbv-fig-6", f"{SOURCE}, Figure 6", "vertical partition over d", 2, figure_6),

@@ -1,7 +1,7 @@
-"""The book's chapter 11, Figures 11.2 to 11.4 and 11.8 to 11.11, and its baseline LNPP.
+"""The book's chapter 11, Figures 11.2 to 11.9, and its baseline LNPP.
 
-Spec: graph-random-matrix, sections 5 and 6. Figures 11.2 to 11.4 show NMI of clusters, 11.8 to
-11.11 overlap of rankings, each for one of the source's graphs or sizes.
+Spec: graph-random-matrix, sections 5 and 6. Figures 11.2 to 11.4 show NMI of clusters, 11.5 to
+11.7 their sizes, 11.8 and 11.9 overlap of rankings, each for one of the source's graphs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from algorithms.graph_random_matrix.linear_algebra import Spectrum
-from reproduction.experiment import Experiment, Outcome, Row, Run, marked, trend
+from reproduction.experiment import Experiment, Outcome, Row, Run, marked, quoted, trend
 from reproduction.graph_random_matrix import (
     CAPPED,
     NOT_SHIPPED,
@@ -32,8 +34,11 @@ from reproduction.graph_random_matrix_study import (
     distance,
     mean,
     nmi,
+    private_clusters,
     runs_of,
+    shares,
     top_share,
+    true_clusters,
 )
 from simulation.plots import Line, Panel, Plot, Scale
 
@@ -120,6 +125,40 @@ def _statements(network: Network, runs: dict[tuple[int, str, int], list[float]])
         )
     )
     return rows
+
+
+def figure_11_5(run: Run) -> Outcome:
+    """Shares of the vertices by cluster, largest first, of true and of noisy eigenvectors."""
+    network = facebook(run.data)
+    rows, panels = [], []
+    for sigma in ("1", PRIVATE):
+        estimates = [network.estimate(200, sigma, seed) for seed in range(1, FEW + 3)]
+        for k in CLUSTERS:
+            truth = shares(true_clusters(network, k)[0], k)
+            noisy = [shares(private_clusters(each, k), k) for each in estimates]
+            moved = mean([float(np.abs(truth - each).sum() / 2) for each in noisy])
+            name = f"{network.name}, m = 200, sigma {sigma}, k = {k}"
+            rows.append(quoted(f"{name}: share of the vertices in other places", moved))
+            if sigma != PRIVATE:
+                said = ", as the text says" if k <= 4 else ""
+                alike = f"{name}: clusters have the same shares, within 0.02{said}"
+                rows.append(Row(alike, k <= 4, "trend", moved <= 0.02))
+                places = tuple(map(float, range(1, k + 1)))
+                lines = (
+                    Line("original", places, tuple(truth)),
+                    Line("published", places, tuple(noisy[0])),
+                )
+                panels.append(Panel(f"k = {k}", "cluster", "share", lines, "linear", "linear"))
+            elif k <= 4:
+                rows.append(
+                    trend(f"{name} (epsilon 1): at least 0.3 in other places", moved >= 0.3)
+                )
+            run.progress(len(rows) / (2 * len(CLUSTERS) + 6))
+    run.progress(1.0)
+    if not network.real:
+        rows = [quoted(row.name, row.measured, stand_in=True) for row in rows]
+    plot = Plot("book-fig-11.5", "Vertices by cluster, sigma 1", tuple(panels))
+    return Outcome(tuple(rows), (plot,), (network.provenance,), (NOT_SHIPPED, CAPPED))
 
 
 def figure_11_8(run: Run) -> Outcome:
@@ -276,8 +315,16 @@ EXPERIMENTS: Final = (
         figure_11_2,
     ),
     Experiment(
+        "book-fig-11.5",
+        f"{SOURCE}, Figures 11.5 to 11.7",
+        "shares of the vertices by cluster, original and published",
+        50,
+        figure_11_5,
+        "facebook_combined.txt (--data)",
+    ),
+    Experiment(
         "book-fig-11.8",
-        f"{SOURCE}, Figures 11.8 to 11.11",
+        f"{SOURCE}, Figures 11.8 and 11.9",
         "influential vertices found, by noise",
         20,
         figure_11_8,

@@ -88,8 +88,17 @@ def true_clusters(network: Network, k: int) -> list[Labels]:
 
 def nmi(network: Network, found: Spectrum, k: int) -> float:
     """The source's protocol, with one private clustering in place of five."""
-    held = min(k, found.scaled.shape[1])
-    return agreement(true_clusters(network, k), clusterings(found.vectors[:, :held], 1, 2))
+    return agreement(true_clusters(network, k), [private_clusters(found, k)])
+
+
+def private_clusters(found: Spectrum, k: int) -> Labels:
+    """One clustering by k noisy eigenvectors, or as many as there are."""
+    return clusterings(found.vectors[:, : min(k, found.scaled.shape[1])], 1, 2)[0]
+
+
+def shares(labels: Labels, k: int) -> Floats:
+    """The share of the vertices (n,) in each of k clusters, largest first."""
+    return np.sort(np.bincount(labels, minlength=k) / len(labels))[::-1]
 
 
 def distance(network: Network, found: Spectrum, k: int) -> float:

@@ -30,7 +30,7 @@ CHECKS: Final = {
         table-5.2
     """,
     "recomputed": """
-        book-table-11.6 book-table-11.7 chen-fig-6.10
+        dpbv-fig-2 book-table-11.6 book-table-11.7 chen-fig-6.10
     """,
     "recomputed, trends": """
         prop-4.1 fig-4.2 fig-4.3 fig-4.4 fig-4.5 fig-5.2 fig-6.8 fig-6.9 fig-6.10 fig-7.7
@@ -50,14 +50,15 @@ CHECKS: Final = {
         chen-table-6.6
     """,
     "trends": """
-        fig-6.7 book-table-11.3 book-table-11.5 book-table-11.9 chen-fig-6.12 dpbv-fig-8
+        fig-6.7 book-fig-11.5 book-fig-11.11 book-table-11.3 book-table-11.5 book-table-11.9
+        chen-fig-6.12 dpbv-fig-8
     """,
     "trends; some stand-in data": """
         chen-fig-6.11 chen-fig-7.3 chen-fig-7.4 chen-fig-7.5 chen-fig-7.7 chen-fig-7.8
     """,
     "trends; stand-in data": """
-        chen-fig-4.4 chen-fig-4.5 chen-fig-4.8 chen-fig-5.4 chen-fig-6.4 chen-fig-6.5
-        chen-fig-6.8 chen-table-6.11 chen-fig-6.13
+        book-fig-12.1 book-fig-12.2 chen-fig-4.4 chen-fig-4.5 chen-fig-4.8 chen-fig-5.4
+        chen-fig-6.4 chen-fig-6.5 chen-fig-6.8 chen-table-6.11 chen-fig-6.13
     """,
 }
 """What ids check with the real data: `results.checks_made` of their rows."""

@@ -157,6 +157,11 @@ _READINGS: Final = _around(
     "perturb_floating",
     lambda right, components, scales, *rest: right(components, 2 * scales, *rest),
 )
+_SAME_READINGS: Final = _around(
+    crowd_tasking_privacy,
+    "perturb_floating",
+    lambda right, components, scales, *rest: right(components, 0 * scales + 10, *rest),
+)
 _NOISE: Final = _around(crowd_tasking_utility, "noise", _twice)
 _MOVED: Final = _around(
     crowd_tasking_shift,
@@ -341,11 +346,12 @@ _IDS: Final[tuple[tuple[Variant, str], ...]] = (
     (_KMEANS_NOISE, "fig-7.7"),
     (_STRATEGY, "fig-7.8"),
     (_COUNTED, "fig-7.9 fig-7.10"),
-    (_SIGMA, "book-fig-11.2 book-table-11.6 book-fig-11.8 book-table-11.11"),
+    (_SIGMA, "book-fig-11.2 book-fig-11.5 book-table-11.6 book-fig-11.8 book-table-11.11"),
     (_wide_cells, "book-table-11.2"),
     (_no_noise, "book-table-11.3 book-table-11.7"),
-    (_LONG_WALKS, "book-table-11.5 book-table-11.9"),
-    (_READINGS, "book-table-12.1"),
+    (_LONG_WALKS, "book-table-11.5 book-table-11.9 book-fig-11.11"),
+    (_READINGS, "book-table-12.1 book-fig-12.1"),
+    (_SAME_READINGS, "book-fig-12.2"),
     (_NOISE, "book-fig-12.3 book-fig-12.4 book-fig-12.12 book-fig-12.13"),
     (_part_left_out, "book-fig-12.6"),
     (_SHIFT, "book-fig-12.7"),
@@ -375,7 +381,7 @@ _IDS: Final[tuple[tuple[Variant, str], ...]] = (
     (_CELLS_GROUP, "chen-fig-7.5"),
     (_random_graph, "chen-fig-7.7"),
     (_nothing_left_out, "chen-fig-7.8"),
-    (_CODE, "dpbv-fig-3 dpbv-fig-10"),
+    (_CODE, "dpbv-fig-2 dpbv-fig-3 dpbv-fig-10"),
     (_flip(2), "dpbv-table-3 dpbv-fig-5 dpbv-fig-6 dpbv-fig-11"),
     (_flip(4), "dpbv-fig-7"),
     (_flip(10), "dpbv-fig-8"),
