@@ -207,9 +207,9 @@ async def test_a_changed_figure_is_not_what_the_aggregators_committed_to(house: 
             return tacit.AsyncClient("http://it.test", OPERATOR_TOKEN, transport=wire)
 
         async with client({}) as honest:
-            checked = await honest.verify(opened.id)
+            checked = await honest.rounds.verify(opened.id)
             assert checked["participants"] == 16
         for changes in CHANGED.values():
             async with client(changes) as lying:
                 with pytest.raises(TranscriptNotBound):
-                    await lying.verify(opened.id)
+                    await lying.rounds.verify(opened.id)
