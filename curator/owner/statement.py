@@ -4,10 +4,9 @@ What each answer was asked, how well it is hidden, and why a contribution counte
 of readings used and clamped depend on data; they are answered to the curator's own token and to the
 operator alone.
 
-Verifies the ledger of a process against a checkpoint that was kept elsewhere, for its operator.
-
-A checkpoint is a number of rows and a hash over them, each row's over the one before it. It has no
-key: anyone who can write to this database can make another chain, but not one with the kept hash.
+For the operator: verifies the ledger of a process against a checkpoint kept elsewhere, a number of
+rows and a hash over them, each row's over the one before it. It has no key: anyone who can write to
+this database can make another chain, but not one with the kept hash.
 """
 
 from __future__ import annotations

@@ -48,13 +48,10 @@ MAX_ENTRIES: Final = 200_000
 MAX_READINGS: Final = 20_000_000
 MAX_WHOLE: Final = 2**61
 RESOURCES: Final = frozenset({"UsagePoint", "MeterReading", "ReadingType", "IntervalBlock"})
+_OF_A_TYPE: Final = "accumulationBehaviour commodity flowDirection powerOfTenMultiplier uom"
 _READ: Final = {
-    ("ReadingType", "accumulationBehaviour"),
-    ("ReadingType", "commodity"),
-    ("ReadingType", "flowDirection"),
-    ("ReadingType", "powerOfTenMultiplier"),
-    ("ReadingType", "uom"),
     ("ServiceCategory", "kind"),
+    *(("ReadingType", name) for name in _OF_A_TYPE.split()),
 }
 
 
