@@ -87,7 +87,8 @@ def _parties(*, prefix: str | None = None) -> Stream[Answer]:
 
 def _console_code(valid_s: int | None = None) -> Steps[answers.registry.SignInCode]:
     """A code that signs one browser in to the console, within a minute or `valid_s` seconds."""
-    request = Request("POST", "/v1/console/codes", {}, params={"valid_s": valid_s})
+    params = None if valid_s is None else {"valid_s": valid_s}
+    request = Request("POST", "/v1/console/codes", {}, params=params)
     return answer_of(answers.registry.SignInCode, request)
 
 

@@ -59,6 +59,14 @@ def test_a_token_from_its_making_to_its_end(deployment: Deployment) -> None:
     assert f"revoked {listed(*place)[found['id']]['revoked'][:19]}Z" in row
 
 
+def test_a_console_opens_by_an_address_of_a_minute(deployment: Deployment) -> None:
+    asked = ("console", "--no-open", "--json", "--home", str(deployment.directory))
+    for more, service in (((), deployment.coordinator), (("--curator",), deployment.curator)):
+        found = json.loads(CliRunner().invoke(app, [*asked, *more]).stdout)
+        assert found["address"].startswith(f"{service.url}/console/login#")
+        assert found["valid_s"] == 60
+
+
 async def test_an_owner_signs_in_once_by_a_link(deployment: Deployment) -> None:
     place = ("--home", str(deployment.directory))
     link = tacit("link", "house-1", *place).stdout.strip()
