@@ -48,12 +48,12 @@ def test_every_page_fits_and_is_accessible(look: Any, width: int, scheme: str) -
     PICTURES.mkdir(parents=True, exist_ok=True)
     one = "/console/curators/meter-000"
     links = [each.get_attribute("href") for each in it.go(one).locator("table a").all()]
-    assert len(links) == 4
+    assert len(links) >= 4  # the rounds of the demo; tests of other pages may have opened one
     paths = {
         "curators": "/console",
         "given": one,
-        "answer-paper": links[0],
-        "answer": links[1],
+        "answer-paper": links[-4],
+        "answer": links[-3],
         "stop": f"{one}/stop",
         "stop-all": "/console/stop",
         "filtered": "/console?only=silent",
