@@ -255,7 +255,7 @@ def misbehave(it: World) -> list[bytes]:
         )
         answers.append(
             client.post(
-                "/v1/records", json={"curator": "h0", "columns": ["a"], "rows": [[REFUSED]]}
+                "/v1/records", json={"curator": "h0", "columns": ["a"], "rows": [[REFUSED], [1]]}
             )
         )
         for path in (f"/v1/curators/{REFUSED}/budget", f"/v1/{REFUSED}", f"/v1/tokens?x={REFUSED}"):

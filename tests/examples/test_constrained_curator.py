@@ -215,7 +215,7 @@ def test_a_device_replaces_its_key_though_an_aggregator_is_away(
 ) -> None:
     client, before = load_client(), other.kept()
     away = list(before["aggregators"].values())[1]["url"]
-    ask = client.rounds.ask
+    ask = client.ask
 
     def reached(url: str, *rest: Any) -> Any:
         if url.startswith(away):
