@@ -10,6 +10,7 @@ from typing import Any
 
 from cli.context import Answer, console, say
 from tacit.answers import base as api
+from tacit.answers.rounds import REFUSED_BECAUSE
 from tacit.query.terms import PRESENCE
 from tacit.report.figures import of_a_hundred, short
 
@@ -136,17 +137,10 @@ def _inside(value: object) -> str:
     return f"({_plain(value)})" if value and isinstance(value, list | dict) else _plain(value)
 
 
-_GROUNDS = {
-    "policy": "their policies forbid it",
-    "descriptor": "the descriptor is not what was agreed",
-    "own": "their budget does not allow it, or they have answered for this window",
-}
-
-
 def refusal_lines(found: api.Answer) -> list[str]:
     """How many curators refuse a round, by reason."""
     return [
-        f"{count} refuse: {_GROUNDS.get(ground, ground)}"
+        f"{count} refuse: {REFUSED_BECAUSE.get(ground, ground)}"
         for ground, count in found["grounds"].items()
         if count
     ]

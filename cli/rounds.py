@@ -278,7 +278,7 @@ def _without_small_counts(response: Result, least: int) -> Answer:
     lines = [
         *text_lines(grid(columns, figures)),
         f"x: suppressed, so that no count from 1 to {least - 1} can be computed from the others.",
-        "Whoever may read the round has all counts.",
+        "Anyone who may read the round has all counts.",
     ]
     return Answer({"rows": rows}, lambda: say("\n".join(lines), markup=False))
 

@@ -81,7 +81,7 @@ def _noise_or_rule(query: Query, n: int) -> Iterator[str]:
     least = query.rule.min_participants
     yield (
         f"Exact under this rule: error 0. It protects a curator from those who know few of the "
-        f"others: at {least:,} curators whoever knows {least - 1:,} of them knows the last one."
+        f"others: at {least:,} curators, anyone who knows {least - 1:,} of them knows the last one."
     )
     try:
         error = error_statement(Query.of(**noisy), n)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from algorithms.contract import by_error, with_verdict
 from algorithms.crowd_tasking.parameters import Unit
 from algorithms.crowd_tasking.prediction import centred_change
 from algorithms.crowd_tasking.task import BOUND_DELTA, Task, UnitCost
-from algorithms.verdict import by_error, with_verdict
 from tacit.encoders.crowd_tasking_bounded import UNIT
 from tacit.noise import sampler_delta
 from tacit.report.builder import ADD_SAMPLER_DELTA, NO_FIGURE, ReportBuilder, pure_dp

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, by_error, with_verdict
 from algorithms.datasets.edge_list import MAX_EDGES
 from algorithms.graph_der.degrees import laplace_variance
 from algorithms.graph_der.exploration import Tree
@@ -27,7 +27,6 @@ from algorithms.graph_der.parameters import (
 )
 from algorithms.graph_der.publication import CUT_MASS
 from algorithms.graph_der.regions import BlockPlan, Measured
-from algorithms.verdict import by_error, with_verdict
 from tacit.errors import Invalid
 from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.report.builder import (

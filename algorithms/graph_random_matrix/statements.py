@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from algorithms.contract import by_cosine, with_verdict
 from algorithms.graph_random_matrix.degree_vector import LEAST_COSINE
 from algorithms.graph_random_matrix.flipping import Choice
 from algorithms.graph_random_matrix.parameters import Estimator, Mode
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.verdict import by_cosine, with_verdict
 from tacit.report.builder import FOR_SUBMITTER
 
 NAME: Final = "graph-random-matrix"

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from algorithms.contract import by_error, with_verdict
 from algorithms.kmeans.parameters import Parameters
 from algorithms.kmeans.plan import CLEAR, LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
 from algorithms.kmeans.sound_run import Release, State
 from algorithms.kmeans.starts import THRESHOLD
-from algorithms.verdict import by_error, with_verdict
 from tacit.encoders.kmeans import PROJECTED, Floats, Grid, NoiseBlock
 from tacit.encoders.kmeans_sums import FineCells, Query
 from tacit.noise import sampler_delta

@@ -67,7 +67,7 @@ ONE_DRAW: Final = Fraction(1)
 _COVERED: Final = 0.95
 """The share of sequences that shall not be cut."""
 _TYPICAL: Final = 5
-"""Times the root of how many items there are: so many hold most of what sequences have."""
+"""Times the root of the number of items: about this many items make up most of all sequences."""
 _SKEW: Final = 0.3
 """Of what is cut off, the part that is assumed to be guessed wrongly."""
 _ROOT_SHARES: Final = ((0.3, Fraction(4, 5)), (4, Fraction(1, 2)))

@@ -39,7 +39,7 @@ _ALONE: Final = 8
 _FALLING: Final = 0.85
 """Lengths that fall at least as fast have a tail."""
 _TYPICAL: Final = 5
-"""Times the root of how many items there are: so many hold most of what records have."""
+"""Times the root of the number of items: about this many items make up most of all records."""
 _SKEW: Final = 0.15
 """Of what records do not keep, the part that is assumed to be guessed wrongly."""
 _BASIS_ERROR: Final = 1 / 200

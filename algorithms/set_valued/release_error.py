@@ -128,8 +128,8 @@ def _released_again(
 
 
 def _other_lengths(truth: _Truth) -> tuple[Floats, Floats]:
-    """Records of the rest that hold each item if, of those of whom it was counted, records were as
-    long as all records are; and if long ones were preferred twice as much as drawing prefers them
+    """Records of the rest that hold each item if the records in which it was counted were as long
+    as all records are; and if long ones were preferred twice as much as drawing prefers them
     (in proportion to the square of the length), and all records were there that noise may hide,
     with the greatest length. What was not counted lies in records of more than l items alone."""
     records = truth.left.records

@@ -132,7 +132,7 @@ def list_notifications(
     client: Client,
     limit: Annotated[int, typer.Option(min=1, help="How many, from the newest.")] = 20,
 ) -> Answer:
-    """What needed an operator, the newest first, and what became of each message."""
+    """What needed an operator, the newest first, and the outcome of each message."""
     found = [dict(each) for each in islice(client.notifications.list(), limit)]
     rows = [
         [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from coordinator.store import jobs as job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
 from tacit.errors import DomainError, FieldError, Invalid
+from tacit.records.text_files import cell_value
 from tacit.report.model import PrivacyReport
 
 router = console_router()
@@ -252,7 +252,6 @@ ROWS: Final = 50
 _LOOK_S: Final = 1.0
 _SHORT: Final = 400
 ROWS_OF_TABLE: Final = 10
-_PLAIN_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?")
 SAID: Final = {
     "asked": "The job is queued.",
     "cancelled": "The job ends as soon as it can.",
@@ -428,7 +427,7 @@ def table(stored: results.Results, result: Mapping[str, Any]) -> Table | None:
         return None
     with stored.path(result["job"], f"files/{name}").open(encoding="utf-8", newline="") as lines:
         head, *rows = islice(csv.reader(lines), ROWS_OF_TABLE + 2)
-    shown = [[_number(cell) for cell in row] for row in rows[:ROWS_OF_TABLE]]
+    shown = [[cell_value(cell) for cell in row] for row in rows[:ROWS_OF_TABLE]]
     return Table(
         name,
         tuple(head),
@@ -436,13 +435,6 @@ def table(stored: results.Results, result: Mapping[str, Any]) -> Table | None:
         tuple(tuple(formatting.figure(cell) for cell in row) for row in shown),
         len(rows) > ROWS_OF_TABLE,
     )
-
-
-def _number(cell: str) -> str | int | float:
-    """A cell as a number where it is written as one: `007` is a name."""
-    if _PLAIN_NUMBER.fullmatch(cell) is None:
-        return cell
-    return float(cell) if {".", "e", "E"} & set(cell) else int(cell)
 
 
 @dataclass(frozen=True)

@@ -168,18 +168,13 @@ class Refusing:
             self._last = row.id
 
 
-_BECAUSE: Final = {
-    RefusalGround.POLICY: "their policies forbid it",
-    RefusalGround.DESCRIPTOR: "the descriptor is not what was agreed",
-    RefusalGround.OWN: "their budget does not allow it, or they have answered for this window",
-}
-
-
 def too_few_left(needed: int, left: int, grounds: Mapping[RefusalGround, int]) -> str:
     """Why a round is aborted whose curators refuse: how many are left, and why the others are
     not."""
     refused = "; ".join(
-        f"{count} refused: {_BECAUSE[ground]}" for ground, count in grounds.items() if count
+        f"{count} refused: {answers.REFUSED_BECAUSE[ground.value]}"
+        for ground, count in grounds.items()
+        if count
     )
     return (
         f"{TooFewParticipants.title}: {needed} are needed, and {left} of those invited are left. "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tacit.answers.base import Answer, Figure, Time
 from tacit.protocol.round.state import RoundState
@@ -74,6 +74,14 @@ class RoundStates(Answer):
     """Several rounds; unknown ones are omitted."""
 
     rounds: list[RoundHead | ExpiredRound]
+
+
+REFUSED_BECAUSE: Final = {
+    "policy": "their policies forbid it",
+    "descriptor": "the descriptor is not what was agreed",
+    "own": "their budget does not allow it, or they have answered for this window",
+}
+"""Why curators refuse a round, by the ground that they report."""
 
 
 class RoundRefusals(Answer):

@@ -11,6 +11,7 @@ from pydantic import PrivateAttr
 from tacit.answers import jobs
 from tacit.client.drawing import points_or_bars
 from tacit.client.objects import frame, table, text
+from tacit.records.text_files import cell_value
 
 EDGES: Final = "edges.txt"
 """The file of a published graph: two vertices a line."""
@@ -69,7 +70,7 @@ class JobResult(jobs.JobResult):
         head, *body = csv.reader(lines, delimiter="\t" if edges else ",")
         if edges:
             head, body = ["source", "target"], [head, *body]
-        return [dict(zip(head, map(_value, row), strict=True)) for row in body]
+        return [dict(zip(head, map(cell_value, row), strict=True)) for row in body]
 
     def __str__(self) -> str:
         kind = f"{self.algorithm} ({self.stance}), job {self.job}"
@@ -97,18 +98,6 @@ class JobResult(jobs.JobResult):
 
 def _nested(value: object) -> bool:
     return isinstance(value, list | dict)
-
-
-def _value(text: str) -> int | float | str:
-    """A cell of a table: a number where it is written as one. `007` is a name."""
-    if text != "0" and text.startswith("0") and not text.startswith("0."):
-        return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 class Picture(bytes):

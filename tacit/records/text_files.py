@@ -76,6 +76,17 @@ def exact_number(text: str) -> Decimal | None:
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
+_WRITTEN: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?")
+
+
+def cell_value(text: str) -> int | float | str:
+    """A cell of a table that the product wrote: a number where it is written as one. `007`, `nan`
+    and `1_000` are names."""
+    if _WRITTEN.fullmatch(text) is None:
+        return text
+    return float(text) if {".", "e", "E"} & set(text) else int(text)
+
+
 def number(text: str) -> float:
     """The number that a text writes, as a float; blanks around it do not count.
 

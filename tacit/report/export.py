@@ -108,7 +108,7 @@ def registry_record(report: PrivacyReport, publication: Publication) -> dict[str
     """A draft record of the registry, as JSON, which is YAML. Of an infinite or absent guarantee it
     has no parameters and says why."""
     line = _stated(report)
-    where = _federation(report)
+    where = _deployment_model(report)
     return {
         "url_slug": f"tacit-{report.digest().hex()[:16]}",
         "deployment": {
@@ -210,7 +210,7 @@ def _claimed(report: PrivacyReport) -> str:
     return f"Claimed by the source{theorem}: {claim.model}, {figures}"
 
 
-def _federation(report: PrivacyReport) -> str:
+def _deployment_model(report: PrivacyReport) -> str:
     """Central: a service holds the raw data; Local: each noisy report is protected by itself;
     Federated: the parties' noise protects a sum together."""
     if report.subject.kind == "job" and report.subject.dataset is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import SequentialContext
+from algorithms.contract import SequentialContext, by_cosine, by_error
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.tables import NumericTable
 from algorithms.graph_der import Parameters as GraphParameters
@@ -22,7 +22,6 @@ from algorithms.graph_random_matrix import Parameters as SpectrumParameters
 from algorithms.graph_random_matrix import run as run_spectrum
 from algorithms.kmeans.algorithm import run as run_kmeans
 from algorithms.kmeans.parameters import Parameters as KmeansParameters
-from algorithms.verdict import by_cosine, by_error
 from reproduction.stand_in_data import power_law
 from simulation.stand_in_data import blocks
 

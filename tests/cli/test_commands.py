@@ -127,7 +127,7 @@ def test_a_rule_is_set_beside_noise() -> None:
     kept = {name: value for name, value in QUERY.items() if name not in of_noise}
     shown = CliRunner().invoke(app, ("whatif", json.dumps({**kept, **rule})))
     assert shown.exit_code == 0, shown.output
-    assert "at 15 curators whoever knows 14 of them knows the last one" in shown.stdout
+    assert "at 15 curators, anyone who knows 14 of them knows the last one" in shown.stdout
     noise = {**kept, **rule, "mechanism": "distributed", "epsilon": "1", "rule": None}
     done = CliRunner().invoke(app, ("whatif", json.dumps(noise), "--json"))
     [part] = json.loads(done.stdout)["error"]["parts"]

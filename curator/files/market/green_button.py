@@ -74,8 +74,8 @@ class Readings:
 
     def some(self, begin: int, count: int) -> Readings:
         """Those from one on."""
-        end = begin + count
-        return Readings(self.lines[begin:end], self.starts[begin:end], self.values[begin:end])
+        part = slice(begin, begin + count)
+        return Readings(self.lines[part], self.starts[part], self.values[part])
 
 
 @dataclass

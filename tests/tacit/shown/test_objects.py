@@ -256,14 +256,14 @@ def job_result(**files: bytes) -> tacit.JobResult:
 
 def test_a_jobs_result_has_its_tables() -> None:
     centres = b"load,hour,noisy_count\n1.5,7,40\n0.25,19,60\n"
-    groups = b"count,length,items\n40,1,007\n3,2,0 1\n"
+    groups = b"count,length,items\n40,1,007\n3,2,0 1\n2,1,nan\n1,1,1_000\n"
     result = job_result(centres_csv=centres, groups_csv=groups, edges_txt=b"0\t6\n6\t9\n")
     assert result.tables == ["centres.csv", "groups.csv", "edges.txt"]
     assert result.rows() == [
         {"load": 1.5, "hour": 7, "noisy_count": 40},
         {"load": 0.25, "hour": 19, "noisy_count": 60},
     ]
-    assert [row["items"] for row in result.rows("groups.csv")] == ["007", "0 1"]
+    assert [row["items"] for row in result.rows("groups.csv")] == ["007", "0 1", "nan", "1_000"]
     assert result.rows("edges.txt") == [{"source": 0, "target": 6}, {"source": 6, "target": 9}]
     with pytest.raises(ValueError, match=r"no table 'x'; there are: centres.csv"):
         result.rows("x")
