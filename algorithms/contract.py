@@ -2,8 +2,8 @@
 
 Also the interfaces of federated jobs (rounds and collections of noisy reports), how a privacy
 report changes when an algorithm runs over curators, the fields and errors that the parameters of
-several algorithms share, and the words for what a forecast promises. Spec: jobs; federated-counting,
-section 10.
+several algorithms share, and the words for what a forecast promises. Spec: jobs;
+federated-counting, section 10.
 
 A package may have samples to try it with in `sample.py`: `samples() -> list[Sample]` and
 `JOB: SampleJob`. `tacit dataset sample ALGORITHM` writes them, the algorithm's page begins with the
