@@ -208,12 +208,12 @@ def missed_rounds(invited: Ints, missed: Ints, alpha: float = 1e-3) -> tuple[Pro
     """
     if (missed < 0).any() or (missed > invited).any():
         raise ValueError("a curator misses no more rounds than it was invited to")
-    from scipy.stats import hypergeom
-
     total, lost = int(invited.sum()), int(missed.sum())
     if not lost:
         return ()
-    tail: Floats = hypergeom.sf(missed - 1, total, lost, invited)
+    cases, which = np.unique(np.stack([invited, missed]), axis=1, return_inverse=True)
+    tails = [upper_tail(total, lost, asked, count) for asked, count in cases.T.tolist()]
+    tail: Floats = np.array(tails)[which.reshape(-1)]
     chance = np.where(missed > 0, np.minimum(1.0, tail * invited.size), 1.0)
     return tuple(
         Proposal(
@@ -228,6 +228,35 @@ def missed_rounds(invited: Ints, missed: Ints, alpha: float = 1e-3) -> tuple[Pro
         )
         for index in np.flatnonzero(chance <= alpha).tolist()
     )
+
+
+def upper_tail(total: int, lost: int, drawn: int, least: int) -> float:
+    """The chance that of `drawn` out of `total`, of which some are `lost`, at least so many are:
+    the tail of the hypergeometric law, from the side that is smaller."""
+    above = least * total > drawn * lost
+    count = least if above else least - 1
+    if not max(0, drawn + lost - total) <= count <= min(drawn, lost):
+        return 0.0 if above else 1.0
+    logarithm = (
+        _log_choices(lost, count)
+        + _log_choices(total - lost, drawn - count)
+        - _log_choices(total, drawn)
+    )
+    term, tail = math.exp(logarithm), 0.0
+    while term > 0 and tail + term != tail:
+        tail += term
+        others = total - lost - drawn + count
+        if above:
+            term *= (lost - count) * (drawn - count) / ((count + 1) * (others + 1))
+            count += 1
+        else:
+            term *= count * others / ((lost - count + 1) * (drawn - count + 1))
+            count -= 1
+    return min(1.0, tail) if above else max(0.0, 1.0 - tail)
+
+
+def _log_choices(of: int, chosen: int) -> float:
+    return math.lgamma(of + 1) - math.lgamma(chosen + 1) - math.lgamma(of - chosen + 1)
 
 
 def far_values(

@@ -17,6 +17,7 @@ from tacit.accounting.screening import (
     far_bounds,
     far_values,
     missed_rounds,
+    upper_tail,
 )
 
 
@@ -92,7 +93,7 @@ def test_the_least_chance_that_is_no_proposal() -> None:
     invited, missed = np.full(10, 10), np.array([8, 3, 3, 3, 3, 2, 2, 2, 2, 2])
     tail = hypergeom.sf(7, 100, 30, 10) * 10
     assert 1e-4 < tail < 1e-2
-    assert curators(missed_rounds(invited, missed, alpha=float(tail))) == [0]
+    assert curators(missed_rounds(invited, missed, alpha=float(tail) * (1 + 1e-9))) == [0]
     assert curators(missed_rounds(invited, missed)) == ([0] if tail <= 1e-3 else [])
     assert curators(missed_rounds(np.full(10, 30), np.array([25, *[3] * 9]))) == [0]
 
@@ -110,7 +111,8 @@ def test_no_miss_is_never_proposed() -> None:
     # Only the second missed any; at an alpha of 1 it alone is proposed, though all chances are 1.
     assert curators(missed_rounds(np.full(2, 3), np.array([0, 1]), alpha=0.9)) == []
     found = missed_rounds(np.full(2, 3), np.array([0, 1]), alpha=1.0)
-    assert [(each.curator, each.figures["probability"]) for each in found] == [(0, 1.0), (1, 1.0)]
+    assert [each.curator for each in found] == [0, 1]
+    assert [each.figures["probability"] for each in found] == pytest.approx([1.0, 1.0])
 
 
 def test_a_single_miss_is_proposed_where_it_is_unlikely() -> None:
@@ -176,3 +178,16 @@ def test_noisy_values_that_cannot_be_are_refused() -> None:
             far_values(np.array([1, 2]), scales)
     assert far_values(np.array([], np.int64), np.array([])) == ()
     assert far_values(np.array([5]), np.array([0.5])) == ()
+
+
+def test_the_tail_is_that_of_the_hypergeometric_law_far_from_its_middle_too() -> None:
+    cases = [
+        (total, lost, drawn, least)
+        for total, lost in ((20, 0), (20, 7), (20, 20), (10**6, 4000), (10**8, 10**6))
+        for drawn in (0, 1, 9, 20, 3000)
+        for least in (0, 1, 5, 14, 40, 3000)
+        if least <= drawn <= total
+    ]
+    found = [upper_tail(*case) for case in cases]
+    expected = [float(hypergeom.sf(least - 1, *rest)) for *rest, least in cases]
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-300)
