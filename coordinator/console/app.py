@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from fastapi import FastAPI
@@ -54,8 +55,10 @@ def console_parts(services: CoordinatorServices) -> tuple[object, ...]:
     settings, clock = services.settings, services.clock
     key = fingerprint(services.own.public_keys[0]).hex()
     about = About("coordinator", settings.deployment, key, VERSION)
+    pages = Pages(about, "coordinator.console", _ENTRIES, https=settings.https)
+    asyncio.get_running_loop().run_in_executor(None, pages.compile)
     return (
-        Pages(about, "coordinator.console", _ENTRIES, https=settings.https),
+        pages,
         Sessions(
             services.database,
             console,

@@ -7,6 +7,7 @@ the form has the token.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -71,8 +72,10 @@ async def console_parts(
         people=PEOPLE,
         idle_s=settings.console_idle_s,
     )
+    pages = Pages(about, "curator.console", _ENTRIES, https=settings.https)
+    asyncio.get_running_loop().run_in_executor(None, pages.compile)
     return (
-        Pages(about, "curator.console", _ENTRIES, https=settings.https),
+        pages,
         sessions,
         Failures(clock),
     )

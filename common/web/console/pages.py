@@ -10,9 +10,11 @@ import hashlib
 import io
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket, FileSystemBytecodeCache
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse
 
@@ -93,6 +96,15 @@ class About:
     version: str
 
 
+class _Compiled(FileSystemBytecodeCache):
+    """Compiled templates, kept beside the modules as Python keeps those; where nothing can be
+    written there, they are compiled by each process that shows them."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 class Pages:
     """Renders the pages of one service. `package` has its templates."""
 
@@ -102,8 +114,10 @@ class Pages:
         self.about, self.https = about, https
         self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
         self._entries = entries
+        self._compiled = _Compiled(str(Path(__file__).with_name("__pycache__")))
         self._templates = Environment(
             loader=ChoiceLoader([PackageLoader(package), PackageLoader("common.web.console")]),
+            bytecode_cache=self._compiled,
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -113,6 +127,17 @@ class Pages:
             about=about, words=formatting, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
         )
         self._templates.filters.update(utc=_utc)
+
+    def compile(self) -> None:
+        """Compile the templates that were changed since this was last done, so that no visitor
+        waits for it."""
+        for name in self._templates.list_templates(["html"]):
+            assert self._templates.loader is not None
+            source, file, _ = self._templates.loader.get_source(self._templates, name)
+            bucket = self._compiled.get_bucket(self._templates, name, file, source)
+            if bucket.code is None:
+                bucket.code = self._templates.compile(source, name, file)
+                self._compiled.set_bucket(bucket)
 
     def show(
         self,
