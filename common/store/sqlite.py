@@ -156,17 +156,16 @@ class Statements:
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, or the count of a statement. `driver`: the connection below SQLAlchemy's.
         Raises what SQLAlchemy raises."""
-        if not isinstance(statement, _Known):
-            return connection.execute(statement, parameters)
-        sets = [parameters or {}] if not isinstance(parameters, Sequence) else parameters
+        several = isinstance(parameters, list | tuple)
+        sets = cast("Sequence[Mapping[str, Any]]", parameters if several else (parameters or {},))
         if not sets:
             return connection.execute(statement, parameters)
         use = frozenset(sets[0]), len(sets) > 1
-        uses = self._known.get(statement, {})
+        uses = self._known.get(statement) or {}
         prepared = uses.get(use)
         if prepared is None:
             result = connection.execute(statement, parameters)
-            if use not in uses:
+            if use not in uses and isinstance(statement, _Known):
                 self._look_at(statement, use, result)
             return result
         return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
