@@ -84,9 +84,9 @@ def create_app(
     issued = IssuedTokens(tokens, time, lambda: part_of(app, Database), _no_subject)
     add_tokens(app, issued, examples.TOKEN)
     for module in (
+        rounds,  # first, as a request is compared with one route after the other
         registry,
         queries,
-        rounds,
         budget,
         plans,
         datasets,
