@@ -46,7 +46,7 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.pieces.peer_seals import incoming_key
 from aggregator.pieces.unsealing import batch_words, header_of, received, words_of
 from aggregator.rounds import differencing
-from aggregator.rounds.state_machine import end_round
+from aggregator.rounds.state_machine import end_round, held_members
 from aggregator.rounds.verification import Verifying
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
@@ -65,6 +65,7 @@ from tacit.crypto.sealing import (
 )
 from tacit.crypto.sharing import Words
 from tacit.crypto.signing import Signed
+from tacit.errors import Conflict
 from tacit.protocol import sealing_sessions
 from tacit.protocol.proved_rounds import (
     Candidates,
@@ -74,11 +75,17 @@ from tacit.protocol.proved_rounds import (
     offset_of,
     proved_manifest_of,
 )
-from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
+from tacit.protocol.round.agreement import (
+    ManifestRefused,
+    manifest_hash,
+    manifest_of,
+    whole_manifest,
+)
 from tacit.protocol.round.messages import (
     COMMITMENT_LABEL,
     AcceptedSet,
     Commitment,
+    FreezeRequest,
     Manifest,
     ManifestRequest,
     Reveal,
@@ -296,7 +303,7 @@ async def commit(
             )
         large = context.descriptor.roster_size >= LARGE_ROSTER
         manifest, digest = await asyncio.to_thread(check) if large else check()
-        if row.commitment is not None:
+        if row.commitment is not None and row.state is not RoundState.FROZEN:
             return _committed_before(row, digest)
         listener = Listener(audited(context.descriptor.query))
         if candidates is None:
@@ -306,10 +313,60 @@ async def commit(
         noisy = listener.heard()
 
         async def run(transaction: Transaction) -> str:
-            return await _commit(aggregator, transaction, context, manifest, digest, partial, noisy)
+            return await _commit(
+                aggregator, transaction, context, row, manifest, digest, partial, noisy
+            )
 
         answer: str = await intake.submit(TransitionItem(context, run))
         verifying.evaluations.drop(round_id)
+        return answer
+
+
+async def commit_whole(
+    aggregator: Aggregator, intake: Intake, round_id: str, request: FreezeRequest
+) -> str | None:
+    """open -> committed, if what is held makes the manifest that the coordinator expects; None if
+    it does not, and a signed set is needed.
+
+    Every aggregator of the quorum commits to the same manifest, or nobody reveals: so each may
+    commit to what it holds itself before it has seen the sets of the others. Spec: aggregation,
+    section 6, step 6.
+    """
+    context, salt = await aggregator.round(round_id), request.salt
+    query = context.descriptor.query
+    if salt is None or context.proofs is not None or query.sharing is Sharing.NONE:
+        return None  # what a local round adds to the noise audit, it adds once
+    async with aggregator.lock(round_id):
+
+        async def look(transaction: Transaction) -> tuple[RoundRow, bytes, tuple[int, ...]]:
+            row = await stored_round(transaction, round_id)
+            if row.state is not RoundState.OPEN:
+                return row, b"", ()
+            members = await held_members(transaction, context)
+            return row, members, await store.held_places(transaction, row.key)
+
+        row, members, contributions = await aggregator.looks.submit(look)
+        if row.state is not RoundState.OPEN:
+            committed = row.state in (RoundState.COMMITTED, RoundState.RELEASED)
+            same = committed and row.manifest_hash == request.manifest_hash
+            return row.commitment if same else None
+        listener = Listener(())
+        try:
+            manifest = whole_manifest(context.descriptor, members, contributions, salt)
+            digest = manifest_hash(manifest)
+            if digest != request.manifest_hash:
+                return None
+            partial = await _partial_sum(aggregator, context, manifest, listener)
+            noisy = listener.heard()
+
+            async def run(transaction: Transaction) -> str:
+                return await _commit(
+                    aggregator, transaction, context, row, manifest, digest, partial, noisy
+                )
+
+            answer: str | None = await intake.submit(TransitionItem(context, run))
+        except (Conflict, RoundClosed):  # too few, or too close to another sum: the freeze is for
+            return None  # all cases, and the step after it says what is wrong
         return answer
 
 
@@ -418,21 +475,27 @@ async def _commit(
     aggregator: Aggregator,
     transaction: Transaction,
     context: RoundContext,
+    row: RoundRow,
     manifest: Manifest,
     digest: bytes,
     partial: NDArray[np.uint64],
     noisy: Noisy,
 ) -> str:
-    """Nonce, partial sum, manifest, commitment and audit in one transaction, once per round.
+    """Nonce, partial sum, manifest, commitment and audit in one transaction, if the round is still
+    as it was when it was summed; in place of a commitment without signed sets, if there is one.
 
     Raises DifferenceRefused before anything of it is written.
     """
-    row = await store.round_by_key(transaction, context.key)
-    before = RoundState.FROZEN if context.proofs is None else RoundState.VERIFIED
-    if row.state is not before:
-        if row.commitment is None or row.state is RoundState.ABORTED:
-            raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-        return _committed_before(row, digest)
+    now = await store.round_by_key(transaction, context.key)
+    if (now.state, now.received) != (row.state, row.received):
+        if now.commitment is None or now.state is RoundState.ABORTED:
+            raise RoundClosed("the round was closed", extra={"state": now.state.value})
+        return _committed_before(now, digest)
+    if now.commitment is not None and now.manifest_hash == digest:
+        await store.advance(transaction, context.key, now.state, RoundState.COMMITTED)
+        return now.commitment
+    if now.commitment is not None:
+        await store.forget_revealed(transaction, context.id)
     await differencing.admit(transaction, aggregator, context, manifest)
     nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
     statement = Commitment(
@@ -447,7 +510,7 @@ async def _commit(
     await store.advance(
         transaction,
         context.key,
-        before,
+        row.state,
         RoundState.COMMITTED,
         manifest=wire_json(manifest),
         manifest_hash=digest,
@@ -477,7 +540,7 @@ async def reveal(
 
         row, manifest = await aggregator.looks.submit(look)
         refuse_aborted(row)
-        if row.manifest_hash is None:
+        if row.manifest_hash is None or row.state is RoundState.FROZEN:
             raise RoundNotCommitted
         quorum = tuple(range(len(context.descriptor.aggregators)))  # but where some suffice
         if manifest is not None:
@@ -514,6 +577,8 @@ async def _reveal(
         if row.reveal_request != digest:
             raise CommitmentRefused("the partial sum was revealed to other commitments")
         return revealed
+    if row.state is RoundState.FROZEN:
+        raise RoundNotCommitted
     if row.state is not RoundState.COMMITTED:
         raise RoundClosed("the round was aborted", extra={"state": row.state.value})
     partial = await store.partial_sum(transaction, context.key)

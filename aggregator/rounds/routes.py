@@ -158,12 +158,18 @@ class RoundSteps:
         return _done(MissingPieces(missing=missing))
 
     async def freeze(self, round_id: str, request: FreezeRequest | None) -> Done:
-        """Sign the set of accepted curators; with a request, only when there are enough."""
+        """Sign the set of accepted curators; with a request, only when there are enough, and
+        commit instead where they are those expected."""
         if request is not None:
             awaited = Awaited(request.accepted, request.wait_s)
             accepted = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
             if accepted is not None:
                 return _done(TooEarly(accepted=accepted), 202)
+            committed = await partial_sum.commit_whole(
+                self.aggregator, self.intake, round_id, request
+            )
+            if committed is not None:
+                return Done(committed)
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
     async def verification(self, round_id: str, request: VerificationRequest) -> Done:
@@ -312,10 +318,11 @@ async def list_missing_pieces(
 
 @router.post(
     "/v1/rounds/{round_id}/freeze",
-    **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
+    **gives_each({200: Signed[AcceptedSet] | Signed[Commitment], 202: TooEarly}),
     summary="Sign the set of accepted curators; with a body, only when there are enough",
     description="Without a body immediately. With one, 202 and the number of accepted curators "
-    "if there are fewer when the time is over; the round then stays open.",
+    "if there are fewer when the time is over; the round then stays open. With the salt and the "
+    "hash of a manifest that what is held makes, the commitment to it.",
     openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
 )
 async def freeze_round(

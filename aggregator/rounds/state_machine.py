@@ -38,7 +38,7 @@ from tacit import sets
 from tacit.answers.registry import RoundProgress
 from tacit.errors import Invalid
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortRequest, AbortStatement, Frozen
-from tacit.protocol.round.messages import AcceptedSet, ProvedPart
+from tacit.protocol.round.messages import AcceptedSet, Manifest, ProvedPart
 from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary, format_instant
 
@@ -70,50 +70,62 @@ async def freeze(aggregator: Aggregator, intake: Intake, round_id: str) -> str:
 async def _sign_accepted(
     aggregator: Aggregator, transaction: Transaction, context: RoundContext
 ) -> str:
-    """The signed set of a round that is closed with it: nothing can change it any more."""
+    """The signed set of a round that is closed with it: nothing can change it any more. A manifest
+    that was committed to without signed sets then waits for those of all, and is not revealed."""
     row = await round_store.round_by_key(transaction, context.key)
     accepted = await round_store.document(transaction, context.key, "accepted")
     if accepted is not None:
         return accepted
     if context.proofs is not None and row.key_check is None:
         raise RoundNotKeyed
-    if row.state is not RoundState.OPEN:
-        raise RoundClosed(extra={"included": False, "state": row.state.value})
+    state = RoundState.FROZEN
     proved = context.proofs is not None
-    parts = await _parts(transaction, context) if proved else None
+    if row.state in (RoundState.COMMITTED, RoundState.RELEASED):  # before any set was asked for
+        manifest = await round_store.document(transaction, context.key, "manifest")
+        committed = Manifest.model_validate_json(manifest or "")
+        members, contributions = committed.members, committed.contributions
+        state = RoundState.FROZEN if row.state is RoundState.COMMITTED else row.state
+    elif row.state is RoundState.OPEN:
+        members = b"" if proved else await held_members(transaction, context)
+        contributions = await round_store.held_places(transaction, context.key)
+    else:
+        raise RoundClosed(extra={"included": False, "state": row.state.value})
     statement = AcceptedSet(
         round=context.id,
         descriptor_hash=context.digest,
         aggregator=aggregator.id,
-        members=None if proved else await _members(transaction, context),
-        contributions=await round_store.held_places(transaction, context.key),
+        members=None if proved else members,
+        contributions=contributions,
         lone=sets.compressed(await _lone(transaction, context)) if proved else None,
-        parts=parts,
+        parts=await _parts(transaction, context) if proved else None,
     )
     signed = wire_json(context.identity.sign(statement.label, statement))
-    await round_store.advance(
-        transaction, context.key, row.state, RoundState.FROZEN, accepted=signed
-    )
+    await round_store.advance(transaction, context.key, row.state, state, accepted=signed)
     return signed
 
 
-async def _members(transaction: Transaction, context: RoundContext) -> bytes:
+async def held_members(transaction: Transaction, context: RoundContext) -> bytes:
     """The bitmap over roster numbers of all pieces held, without parties that left."""
-    bitmap = np.frombuffer(await _lone(transaction, context), np.uint8).copy()
+    size = context.descriptor.roster_size
+    bitmap = np.frombuffer(await _sent_alone(transaction, context), np.uint8).copy()
     for batch in await piece_store.round_batches(transaction, context.key):
         presence = np.frombuffer(batch.presence, np.uint8)
         start = batch.first // 8
         bitmap[start : start + presence.size] |= presence
-    return await _without_left(transaction, bitmap.tobytes(), context.descriptor.roster_size)
+    return await _without_left(transaction, bitmap.tobytes(), size)
 
 
 async def _lone(transaction: Transaction, context: RoundContext) -> bytes:
     """The same of lone pieces alone."""
-    size = context.descriptor.roster_size
-    lone = np.zeros(size, np.bool_)
+    bitmap = await _sent_alone(transaction, context)
+    return await _without_left(transaction, bitmap, context.descriptor.roster_size)
+
+
+async def _sent_alone(transaction: Transaction, context: RoundContext) -> bytes:
+    lone = np.zeros(context.descriptor.roster_size, np.bool_)
     for _, numbers in await piece_store.piece_numbers(transaction, context.key, 0):
         lone[np.frombuffer(numbers, "<u4")] = True
-    return await _without_left(transaction, sets.pack(lone), size)
+    return sets.pack(lone)
 
 
 async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> bytes:
@@ -268,7 +280,7 @@ async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
     except ValueError as error:
         raise Invalid(str(error), pointer="/members") from None
     async with aggregator.database.reading() as transaction:
-        accepted = sets.unpack(await _members(transaction, context), size)
+        accepted = sets.unpack(await held_members(transaction, context), size)
     return int((wanted & ~accepted).sum())
 
 

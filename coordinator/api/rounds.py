@@ -74,6 +74,7 @@ async def open_requested(
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return Asked(stored, replayed=True)
         await opening.add(conduct, transaction, prepared)
+        await services.conductor.take(transaction, prepared.signed.statement.round)
         row = await context.find(transaction, prepared.signed.statement.round)
         content = encode(progress.head(row))
         answer = StoredAnswer(201, content, location=f"/v1/rounds/{row.id}")

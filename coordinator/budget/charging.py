@@ -8,7 +8,7 @@ Spec: budget, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Final
@@ -37,7 +37,6 @@ from tacit.answers.budget import DebitDifferences, SomeCurators
 from tacit.crypto.signing import Signed
 from tacit.errors import Invalid
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor, RoundId
-from tacit.protocol.round.messages import AcceptedSet
 from tacit.query.query import Query
 from tacit.report.figures import epsilon_amount
 from tacit.report.model import PrivacyReport
@@ -142,11 +141,11 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
     )
 
 
-def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) -> Draft:
-    """The event of a release: it charges the curators in any aggregator's set."""
+def released(round_id: str, size: int, held: Iterable[bytes]) -> Draft:
+    """The event of a release: it charges the curators in any of these bitmaps, the aggregators'."""
     union = np.zeros(sets.byte_length(size), np.uint8)
-    for signed in accepted:
-        union |= np.frombuffer(signed.statement.held(size), np.uint8)
+    for members in held:
+        union |= np.frombuffer(members, np.uint8)
     return Draft(
         Kind.ROUND_RELEASED,
         SYSTEM,

@@ -12,7 +12,7 @@ from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import PublicKey
-from tacit.protocol.round.messages import AcceptedSet, SealedKeyShare
+from tacit.protocol.round.messages import AcceptedSet, Commitment, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
 from tacit.query.disclosure import DisclosureRule
 from tacit.query.terms import Identifier
@@ -58,8 +58,9 @@ class OfRound(WireModel):
     round: str
 
 
-class FreezeAnswer(RootModel[Signed[AcceptedSet] | Progress]):
-    """The accepted set, or the progress of a round that is not frozen yet."""
+class FreezeAnswer(RootModel[Signed[Commitment] | Signed[AcceptedSet] | Progress]):
+    """The commitment to what was expected, the accepted set where it is another, or the progress
+    of a round that is not frozen yet."""
 
 
 class Missing(BaseModel):

@@ -49,7 +49,7 @@ from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.identities import IdentityChain
-from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
+from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
@@ -58,7 +58,6 @@ from tacit.protocol.round.messages import (
     KeyCheck,
     RelayedKeyShares,
     Reveal,
-    RevealRequest,
     Step,
     StepName,
     Transcript,
@@ -156,10 +155,11 @@ class Peer:
             raise_for_problem(await self._request("PUT", path, content, OCTETS))
             self._shown.hand(key_hash)
 
-    async def open(self, descriptor: Signed[RoundDescriptor]) -> Opening:
-        """Announce a round; the answer may hold the aggregator's noise contribution."""
+    async def open(self, round_id: str, descriptor: str) -> Opening:
+        """Announce a round by its signed descriptor, JSON; the answer may hold the aggregator's
+        noise contribution."""
         try:
-            return await self._step(StepName.OPEN, descriptor.statement.round, Opening, descriptor)
+            return await self._step(StepName.OPEN, round_id, Opening, descriptor)
         except ProblemReceived as error:
             self._shown.forget()  # the reason may be a key that it has no longer
             if error.name == "peer_key_missing":
@@ -205,11 +205,11 @@ class Peer:
         return await self._step(StepName.FREEZE, round_id, Signed[AcceptedSet])
 
     async def freeze_once_held(
-        self, round_id: str, accepted: int, wait_s: float
-    ) -> Signed[AcceptedSet] | Progress:
-        """The same once it holds pieces of this many, or its progress when the time is over."""
-        request = FreezeRequest(accepted=accepted, wait_s=wait_s)
-        if wait_s:  # nothing may wait behind it
+        self, round_id: str, request: FreezeRequest
+    ) -> Signed[Commitment] | Signed[AcceptedSet] | Progress:
+        """The same once it holds pieces of enough, or the commitment to those that are expected;
+        its progress when the time is over."""
+        if request.wait_s:  # nothing may wait behind it
             path = f"/v1/rounds/{round_id}/freeze"
             return (await self._ask("POST", path, FreezeAnswer, request)).root
         return (await self._step(StepName.FREEZE, round_id, FreezeAnswer, request)).root
@@ -237,8 +237,8 @@ class Peer:
         once for all: five bitmaps of ten million curators are ten megabytes."""
         return await self._step(StepName.COMMIT, round_id, Signed[Commitment], request)
 
-    async def reveal(self, round_id: str, request: RevealRequest) -> Reveal:
-        """The partial sum, after the commitments of all."""
+    async def reveal(self, round_id: str, request: str) -> Reveal:
+        """The partial sum, after the commitments of all; the JSON of a `RevealRequest`."""
         return await self._step(StepName.REVEAL, round_id, Reveal, request)
 
     async def seal(self, transcript: Transcript) -> ShownSeal:

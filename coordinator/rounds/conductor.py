@@ -19,6 +19,7 @@ from uuid import uuid4
 from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Pauses, finish
 from common.runtime.telemetry import Tracer, Untraced
+from common.store.transactions import Transaction
 from coordinator.errors import StillVerifying
 from coordinator.registry.answers import Opening, RelayedPiece, answered, gather, refuses
 from coordinator.registry.peers import CONNECTIONS, Peer
@@ -32,16 +33,15 @@ from coordinator.rounds.context import (
     signed_descriptor,
 )
 from coordinator.rounds.notifications import ended
-from coordinator.rounds.progress import Refusing
+from coordinator.rounds.progress import Closing, Refusing
 from coordinator.store import round_details
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
-from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.proved_rounds import VerificationRefused
 from tacit.protocol.round.agreement import TooFewParticipants, is_proved
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares
+from tacit.protocol.round.messages import Manifest, RelayedKeyShares
 from tacit.protocol.round.opening import CommitmentRefused, RevealRefused
 from tacit.protocol.round.pieces import Contribution
 from tacit.protocol.round.state import RoundState
@@ -78,7 +78,8 @@ class Look:
     refusing: Refusing | None = None
     asked: float = 0.0
     accepted: int | None = None
-    shown: Sequence[Signed[AcceptedSet]] = ()
+    expected: Manifest | None = None
+    shown: Sequence[Closing] = ()
     quiet_since: float = 0.0
     all_heard: bool = False
     asked_late: float = 0.0
@@ -149,6 +150,12 @@ class Conductor:
 
     # --- leases ----------------------------------------------------------------------------------
 
+    async def take(self, transaction: Transaction, round_id: str) -> None:
+        """Claim a round in the transaction that opens it."""
+        if not self._pauses.ending:
+            until = self._conduct.clock.now() + self._lease
+            await store.take(transaction, [round_id], self._holder, until)
+
     async def _run(self) -> None:
         pause = min(CLAIM_S, self._lease.total_seconds() / 4)
         while not self._pauses.ending:
@@ -164,12 +171,11 @@ class Conductor:
         now, database = self._conduct.clock.now(), self._conduct.database
         async with database.reading() as transaction:
             some = await store.claimable(transaction, self._holder, now, self._lease)
+            held = await store.held(transaction, self._holder, now)
         if some:
             async with database.begin() as transaction:  # which may have waited for other writers
                 now = self._conduct.clock.now()
-                await store.claim(transaction, self._holder, now, self._lease)
-        async with database.reading() as transaction:
-            held = await store.held(transaction, self._holder, now)
+                held |= set(await store.claim(transaction, self._holder, now, self._lease))
         for round_id in held - set(self._tasks):
             look = self._looks[round_id] = Look(quiet_since=self._monotonic())
             task = asyncio.create_task(self._carry(round_id, look), name=f"round {round_id}")
@@ -253,7 +259,7 @@ class Conductor:
                 look.all_heard = await announce(conduct, row)
             case Step.FREEZE:
                 shown, look.shown = look.shown, ()
-                await state_machine.freeze(conduct, row, shown)
+                await state_machine.freeze(conduct, row, shown, look.expected)
             case Step.VERIFY:
                 await verification.verify(conduct, row)
             case Step.COMMIT:
@@ -270,7 +276,12 @@ class Conductor:
         peers = await context.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
         asked = progress.delivered(
-            peers, descriptor, awaited, wait_s, all_invited=not (invited & refusing).any()
+            peers,
+            descriptor,
+            awaited,
+            wait_s,
+            expected=look.expected,
+            all_invited=not (invited & refusing).any(),
         )
         answer = await look.pauses.attend(asked)
         if answer is None:
@@ -286,13 +297,14 @@ class Conductor:
                     descriptor.query.min_participants, int(awaited.sum()), grounds
                 )
             )
-        look.shown = answer.accepted
+        look.shown = answer.shown
         return answer.whole
 
     async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
         """The curators invited, and those refused so far; one boolean per roster number each."""
         if look.invited is None or look.refusing is None:
             look.invited = await progress.invited_curators(self._conduct, row)
+            look.expected = state_machine.manifest_of_all(self._conduct, row, look.invited)
             look.refusing = Refusing(row.id, look.invited.size)
         await self._conduct.looks.submit(look.refusing.read_on)
         return look.invited, look.refusing.members
@@ -362,7 +374,7 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     await conduct.identities.hand_over(peers)
     if shares_its_noise(query) or is_proved(query):
         await conduct.mirror.hand_over(peers, signed.statement)
-    answers = await gather(peer.open(signed) for peer in peers)
+    answers = await gather(peer.open(row.id, row.descriptor) for peer in peers)
     needed = state_machine.quorum_size(query)
     opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
     if len(opened) < needed:

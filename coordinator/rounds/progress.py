@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -39,9 +39,19 @@ from tacit.answers import rounds as answers
 from tacit.answers.queries import RoundCompleteness, RoundResult
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.round.agreement import TooFewParticipants
+from tacit.protocol.round.agreement import TooFewParticipants, manifest_hash
 from tacit.protocol.round.descriptor import Refusal, RefusalGround, RoundDescriptor
-from tacit.protocol.round.messages import KEPT, LEAST, AcceptedSet, Flow, reported, totals
+from tacit.protocol.round.messages import (
+    KEPT,
+    LEAST,
+    AcceptedSet,
+    Commitment,
+    Flow,
+    FreezeRequest,
+    Manifest,
+    reported,
+    totals,
+)
 from tacit.protocol.round.state import RoundState
 from tacit.query.terms import PRESENCE, Function
 from tacit.report.model import PrivacyReport
@@ -60,15 +70,19 @@ async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
     return invited
 
 
+Closing: TypeAlias = Signed[Commitment] | Signed[AcceptedSet]
+"""What closes a round at an aggregator: the commitment to all that were invited, or its set."""
+
+
 @dataclass(frozen=True)
 class Delivered:
     """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
-    first one holds, as far as it is known. `accepted`: the sets that all of them have shown with
-    that, in their order and not checked yet."""
+    first one holds, as far as it is known. `shown`: what all of them have signed with that, in
+    their order and not checked yet."""
 
     whole: bool
     count: int | None = None
-    accepted: Sequence[Signed[AcceptedSet]] = ()
+    shown: Sequence[Closing] = ()
 
 
 async def delivered(
@@ -77,31 +91,36 @@ async def delivered(
     awaited: Bits,
     wait_s: float,
     *,
+    expected: Manifest | None,
     all_invited: bool,
 ) -> Delivered:
     """Whether all awaited curators have delivered.
 
     The first aggregator is asked alone, until it holds this many or `wait_s` is over, and the
     others only then. Where `all_invited` are awaited a count suffices, and who holds that many
-    freezes immediately: no curator can follow. Otherwise it does not, as curators that refuse may
-    deliver all the same, and each aggregator is asked which are missing. A round that will be
-    aborted freezes nowhere, so that its curators get their credit. It may be cancelled at any
-    moment.
+    freezes immediately, as no curator can follow, and commits to the `expected` manifest. Otherwise
+    it does not, as curators that refuse may deliver all the same, and each aggregator is asked
+    which are missing. A round that will be aborted freezes nowhere, so that its curators get their
+    credit. It may be cancelled at any moment.
     """
-    expected = int(awaited.sum())
-    if expected == 0:
+    count = int(awaited.sum())
+    if count == 0:
         return Delivered(not all_invited)
-    if not all_invited or expected < descriptor.query.min_participants:
-        return await _delivered_by_number(peers, descriptor.round, awaited, expected, wait_s)
+    if not all_invited or count < descriptor.query.min_participants:
+        return await _delivered_by_number(peers, descriptor.round, awaited, count, wait_s)
     first, *others = peers
     round_id = descriptor.round
-    [answer] = await gather([first.freeze_once_held(round_id, expected, wait_s)])
+    request = FreezeRequest(accepted=count, wait_s=wait_s)
+    if expected is not None:
+        named = {"salt": expected.salt, "manifest_hash": manifest_hash(expected)}
+        request = request.model_copy(update=named)
+    [answer] = await gather([first.freeze_once_held(round_id, request)])
     if not isinstance(answer, Signed):
         return Delivered(False, answer.accepted if isinstance(answer, Progress) else None)
-    rest = await gather(peer.freeze_once_held(round_id, expected, wait_s) for peer in others)
+    rest = await gather(peer.freeze_once_held(round_id, request) for peer in others)
     shown = [answer, *(item for item in rest if isinstance(item, Signed))]
     whole = len(shown) == len(peers)
-    return Delivered(whole, expected, shown if whole else ())
+    return Delivered(whole, count, shown if whole else ())
 
 
 async def _delivered_by_number(

@@ -46,6 +46,7 @@ from coordinator.rounds.context import (
     salt_of,
     signed_descriptor,
 )
+from coordinator.rounds.progress import Closing
 from coordinator.store import ledger as lasting_seals
 from coordinator.store import registry
 from coordinator.store import rounds as store
@@ -55,6 +56,7 @@ from tacit import sets
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.errors import Conflict
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.proved_rounds import candidates_of
 from tacit.protocol.round.agreement import (
@@ -63,6 +65,7 @@ from tacit.protocol.round.agreement import (
     manifest_hash,
     manifest_of,
     members_hash,
+    whole_manifest,
 )
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor
 from tacit.protocol.round.messages import (
@@ -71,10 +74,9 @@ from tacit.protocol.round.messages import (
     Manifest,
     ProvedPart,
     Reveal,
-    RevealRequest,
     Transcript,
 )
-from tacit.protocol.round.opening import check_commitments, open_sum
+from tacit.protocol.round.opening import CommitmentRefused, check_commitments, open_sum
 from tacit.protocol.round.state import RoundState
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
 from tacit.query.disclosure import RuleNotMet
@@ -99,13 +101,42 @@ _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
 # --- transitions ---------------------------------------------------------------------------------
 
 
+def manifest_of_all(conduct: Conduct, row: RoundRow, invited: sets.Bits) -> Manifest | None:
+    """The manifest if every aggregator holds what all invited curators send; None where a round
+    needs signed sets first, invites too few, or is large: the first aggregator is asked alone for
+    a commitment, and long sums are for all at the same time."""
+    descriptor = signed_descriptor(row).statement
+    query = descriptor.query
+    large = descriptor.roster_size * dimension(query) >= LARGE_ROSTER
+    if large or is_proved(query):
+        return None
+    noise = tuple(range(query.aggregators)) if shares_its_noise(query) else ()
+    try:
+        return whole_manifest(descriptor, sets.pack(invited), noise, salt_of(conduct, descriptor))
+    except Conflict:
+        return None
+
+
 async def freeze(
-    conduct: Conduct, row: RoundRow, shown: Sequence[Signed[AcceptedSet]] = ()
+    conduct: Conduct,
+    row: RoundRow,
+    shown: Sequence[Closing] = (),
+    expected: Manifest | None = None,
 ) -> None:
     """open -> frozen: signed accepted sets, and the manifest that they give. `shown`: what all
-    aggregators have answered to this step already."""
+    aggregators have answered to this step already; where these are commitments to the `expected`
+    manifest, the round is committed."""
     descriptor = signed_descriptor(row).statement
-    accepted = await _accepted_sets(conduct, row, descriptor, shown)
+    commitments = [item for item in shown if isinstance(item.statement, Commitment)]
+    if expected is not None and commitments and _agree(descriptor, expected, commitments):
+        values = {
+            "state": RoundState.COMMITTED,
+            "commitments": _COMMITMENTS.dump_json(commitments).decode(),
+        }
+        await _freeze(conduct, row, descriptor, expected, **values)
+        return
+    known = [item if isinstance(item.statement, AcceptedSet) else None for item in shown]
+    accepted = await _accepted_sets(conduct, row, descriptor, known)
     if is_proved(descriptor.query):
         await _freeze_proved(conduct, row, descriptor, accepted)
         return
@@ -115,10 +146,29 @@ async def freeze(
         manifest, chosen = await asyncio.to_thread(agree) if large else agree()
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
-    values = {
-        "state": RoundState.FROZEN,
-        "frozen_at": conduct.clock.now(),
-        "accepted": ACCEPTED_SETS.dump_json(chosen).decode(),
+    signed = ACCEPTED_SETS.dump_json(chosen).decode()
+    await _freeze(conduct, row, descriptor, manifest, state=RoundState.FROZEN, accepted=signed)
+
+
+def _agree(
+    descriptor: RoundDescriptor, expected: Manifest, commitments: Sequence[Signed[Commitment]]
+) -> bool:
+    """Whether all aggregators commit to the expected manifest; else their sets are asked for."""
+    try:
+        check_commitments(descriptor, manifest_hash(expected), expected.quorum, commitments)
+    except CommitmentRefused:
+        return False
+    return True
+
+
+async def _freeze(
+    conduct: Conduct, row: RoundRow, descriptor: RoundDescriptor, manifest: Manifest, **values: Any
+) -> None:
+    now = conduct.clock.now()
+    if values["state"] is RoundState.COMMITTED:
+        values["committed_at"] = now
+    values |= {
+        "frozen_at": now,
         "manifest": manifest.model_dump_json(),
         "participants": manifest.count,
     }
@@ -165,7 +215,7 @@ async def _accepted_sets(
     conduct: Conduct,
     row: RoundRow,
     descriptor: RoundDescriptor,
-    shown: Sequence[Signed[AcceptedSet]],
+    shown: Sequence[Signed[AcceptedSet] | None],
 ) -> list[Signed[AcceptedSet]]:
     """Those of all aggregators, or of a quorum that may continue without the others."""
     peers = await peers_of(conduct, descriptor)
@@ -276,7 +326,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
             exact = await exact_sums(transaction, query, descriptor.window)
         report = beside_exact_sums(report, exact)
     peers = await _quorum(conduct, descriptor, manifest)
-    request = RevealRequest(commitments=tuple(commitments))
+    request = f'{{"commitments":{row.commitments}}}'  # as it is stored
     answers = await gather(peer.reveal(row.id, request) for peer in peers)
     reveals: list[Reveal] = answered(answers)
     if len(reveals) < len(peers):
@@ -297,7 +347,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         reveals=tuple(reveals),
     )
     accepted = accepted_sets(row.accepted or "[]")
-    event = charging.released(row.id, descriptor.roster_size, accepted)
+    held = [item.statement.held(descriptor.roster_size) for item in accepted]
+    event = charging.released(row.id, descriptor.roster_size, [manifest.members, *held])
     result, now = decode(query, total), conduct.clock.now()
     values = {
         "state": RoundState.RELEASED,

@@ -502,11 +502,13 @@ async def claim(
     """Take or renew the leases that can be had."""
     ids = await claimable(transaction, holder, now, lease, lock=True)
     for start in range(0, len(ids), 1000):
-        some = ids[start : start + 1000]
-        await transaction.execute(
-            _CLAIM, {"round_ids": some, "holder": holder, "until": now + lease}
-        )
+        await take(transaction, ids[start : start + 1000], holder, now + lease)
     return ids
+
+
+async def take(transaction: Transaction, ids: list[str], holder: str, until: datetime) -> None:
+    """Give a holder the leases of some rounds."""
+    await transaction.execute(_CLAIM, {"round_ids": ids, "holder": holder, "until": until})
 
 
 async def give_back(transaction: Transaction, holder: str) -> None:

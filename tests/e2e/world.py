@@ -108,6 +108,12 @@ class World:
         policy |= {"allow_repeats": True, **but}
         await self.call(self._curator, "PUT", "/v1/policy", policy)
 
+    async def demand(self, curator: str, participants: int) -> None:
+        """Let a curator refuse rounds of fewer."""
+        path = f"/v1/curators/{curator}/policy"
+        policy = await self.call(self._curator, "GET", path)
+        await self.call(self._curator, "PUT", path, {**policy, "min_participants": participants})
+
     async def give(self, values_kwh: dict[str, str]) -> None:
         """One reading for each curator, in the middle of the window."""
         readings = [

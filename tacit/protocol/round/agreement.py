@@ -154,8 +154,25 @@ def manifest_of(
     quorum = tuple(sorted(by_index))
     members = sets.intersection([by_index[index].members or b"" for index in quorum])
     common = set.intersection(*(set(by_index[index].contributions) for index in quorum))
-    contributions = tuple(sorted(common))
-    count = sets.count(members)
+    return _manifest(descriptor, quorum, members, tuple(sorted(common)), salt)
+
+
+def whole_manifest(
+    descriptor: RoundDescriptor, members: bytes, contributions: tuple[int, ...], salt: bytes
+) -> Manifest:
+    """The manifest where every aggregator holds exactly these. Raises as `manifest_of`."""
+    quorum = tuple(range(len(descriptor.aggregators)))
+    return _manifest(descriptor, quorum, members, contributions, salt)
+
+
+def _manifest(
+    descriptor: RoundDescriptor,
+    quorum: tuple[int, ...],
+    members: bytes,
+    contributions: tuple[int, ...],
+    salt: bytes,
+) -> Manifest:
+    query, count = descriptor.query, sets.count(members)
     check_count(query, count)
     if not enough_noise(query, contributions):
         raise ManifestRefused("fewer aggregators' noise than c_noise")

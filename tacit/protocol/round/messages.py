@@ -124,10 +124,16 @@ class AcceptedSet(WireModel):
 
 
 class FreezeRequest(WireModel):
-    """Freeze once pieces of `accepted` curators are held, within `wait_s`; without it, now."""
+    """Freeze once pieces of `accepted` curators are held, within `wait_s`; without it, now.
+
+    `salt`, `manifest_hash`: of the manifest that the coordinator expects, with all aggregators as
+    the quorum. An aggregator whose pieces give the same one commits to it immediately.
+    """
 
     accepted: Annotated[int, Field(ge=1, le=MAX_CURATORS)]
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0
+    salt: Hash | None = None
+    manifest_hash: Hash | None = None
 
 
 # Messages between aggregators of a proved round (spec: validity, sections 7 and 10).

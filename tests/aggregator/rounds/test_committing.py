@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator.audit import Listener, audited
+from aggregator.context import stored_round
 from aggregator.errors import RoundClosed
 from aggregator.rounds import partial_sum
 from aggregator.store import rounds as store
@@ -202,11 +203,14 @@ async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -
         listener = Listener(audited(context.descriptor.query))
         partial = await partial_sum._partial_sum(aggregator, context, manifest, listener)
 
+        async with aggregator.database.reading() as transaction:
+            row = await stored_round(transaction, current.id)
+
         async def again(wanted: Manifest = manifest) -> str:
-            heard = listener.heard()
+            digest, heard = manifest_hash(wanted), listener.heard()
             async with aggregator.database.begin() as transaction:
                 return await partial_sum._commit(
-                    aggregator, transaction, context, wanted, manifest_hash(wanted), partial, heard
+                    aggregator, transaction, context, row, wanted, digest, partial, heard
                 )
 
         async def reveal() -> str:

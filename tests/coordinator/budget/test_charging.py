@@ -21,9 +21,7 @@ from coordinator.store import tables
 from tacit import sets
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
-from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.messages import ACCEPTED_LABEL, AcceptedSet
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, limit, planned, price, who
 from tests.curator.double import FakeWorld
@@ -143,21 +141,9 @@ async def test_an_operator_sees_the_first_ten_curators_of_each_shortage(tmp_path
 
 
 def test_a_release_charges_whom_any_aggregators_set_names() -> None:
-    identity, descriptor = Identity.generate(), opened(roster_size=12)
-    accepted = [
-        identity.sign(
-            ACCEPTED_LABEL,
-            AcceptedSet(
-                round=descriptor.round,
-                descriptor_hash=descriptor.digest(),
-                aggregator=f"aggregator-{index}",
-                members=sets.pack(bits(*numbers, size=12)),
-                contributions=(),
-            ),
-        )
-        for index, numbers in enumerate([(0, 3), (3, 11)])
-    ]
-    draft = charging.released(descriptor.round, 12, accepted)
+    descriptor = opened(roster_size=12)
+    held = [sets.pack(bits(*numbers, size=12)) for numbers in [(0, 3), (3, 11)]]
+    draft = charging.released(descriptor.round, 12, held)
     assert (draft.payload["members"], draft.payload["size"]) == (who(0, 3, 11, size=12).text, 12)
     assert draft.payload["round"] == descriptor.round
 

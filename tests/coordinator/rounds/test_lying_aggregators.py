@@ -52,14 +52,34 @@ def other_signature(answer: Any) -> None:
 async def test_no_reveal_is_asked_for_before_all_commitments_agree(house: Houses) -> None:
     async with house(3) as it:
         host = await it.host("gateway", 4)
+        await it.host("absent", 1)  # so that sets are signed first
         for change in (other_manifest, other_signature):
             it.wires[1].lie = lying("/commitment", change)
             opened = await it.open(query(name=change.__name__))
             await opened.contribute(host, integers(4))
+            await it.ask("POST", f"/v1/rounds/{opened.id}/close")
             finished = await it.finish(opened)
             assert finished["state"] == "aborted"
             assert finished["reason"].startswith("The commitments are not those of one manifest")
         assert [wire.count("/reveal") for wire in it.wires] == [0, 0, 0]
+
+
+async def test_commitments_that_do_not_agree_are_made_again_from_signed_sets(house: Houses) -> None:
+    async with house(3) as it:
+        host = await it.host("gateway", 4)
+        for change in (other_manifest, other_signature):
+
+            def once(path: str, answer: Any, change: Any = change) -> Any:
+                if path.endswith("/freeze") and "manifest_hash" in answer["statement"]:
+                    change(answer)
+                return answer
+
+            it.wires[1].lie = once
+            opened = await it.open(query(name=change.__name__))
+            await opened.contribute(host, integers(4))
+            finished = await it.finish(opened)
+            assert (finished["state"], finished["participants"]) == ("released", 4)
+        assert [wire.count("/commitment") for wire in it.wires] == [2, 2, 2]
 
 
 async def test_a_partial_sum_that_was_not_committed_to_ends_the_round(house: Houses) -> None:

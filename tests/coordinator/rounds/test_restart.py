@@ -6,7 +6,9 @@ import asyncio
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sqlalchemy import delete, update
 
 from common.store.transactions import Database
@@ -15,7 +17,7 @@ from coordinator.rounds.context import Conduct
 from coordinator.store import rounds as store
 from coordinator.store.tables import frozen_sets, rounds
 from tacit.protocol.round.state import RoundState
-from tests.aggregator.double import Round
+from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import WINDOW, House, integers, problem, query
 
@@ -43,17 +45,31 @@ async def released(it: House, opened: Round, total: int, count: int) -> None:
     assert Decimal(found["result"]["sum"]) == Decimal(total) / 1000
 
 
-async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(house: Houses) -> None:
+async def frozen(it: House, host: Sender, values: NDArray[np.int64], *, some: bool) -> Round:
+    """A round whose curators sent, so that it is frozen: without one of them where only `some` do,
+    and then from signed sets."""
+    if some:
+        await it.host("absent", 1)
+    opened = await it.open(query())
+    await opened.contribute(host, values)
+    if some:
+        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
+    return opened
+
+
+@pytest.mark.parametrize("step", ["/commitment", "/reveal"])
+async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(
+    house: Houses, step: str
+) -> None:
     """As after a restore from a backup of before the freeze."""
     async with house(3) as it:
         host = await it.host("gateway", 6)
         values = integers(6)
         it.wires[1].fault = lambda method, path: (
-            "answer" if method == "POST" and path.endswith("/commitment") else None
+            "answer" if method == "POST" and path.endswith(step) else None
         )
-        opened = await it.open(query())
-        await opened.contribute(host, values)
-        await it.wires[1].heard("/commitment", 0)
+        opened = await frozen(it, host, values, some=step == "/commitment")
+        await it.wires[1].heard(step, 0)
         before = await stored(it, opened.id)
         async with part_of(it.app, Database).begin() as transaction:
             await transaction.execute(
@@ -91,8 +107,7 @@ async def test_a_restart_at_any_step_completes_the_round(
             await it.wires[1].heard(step, 0)
             assert (await it.ask("GET", "/v1/rounds?state=open")).json() == {"rounds": []}
         else:
-            opened = await it.open(query())
-            await opened.contribute(host, values)
+            opened = await frozen(it, host, values, some=step == "/commitment")
             await it.wires[1].heard(step, 0)
         before = await stored(it, opened.id)
         await it.restart()
@@ -152,9 +167,8 @@ async def test_an_abort_during_the_commitment_is_final(house: Houses) -> None:
     """One writer: the wish of an operator never races with the conductor."""
     async with house(3) as it:
         host = await it.host("gateway", 4)
-        opened = await it.open(query())
         it.wires[2].fault = lambda method, path: "request" if path.endswith("/commitment") else None
-        await opened.contribute(host, integers(4))
+        opened = await frozen(it, host, integers(4), some=True)
         await it.wires[2].heard("/commitment", 0)
         answer = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
         assert (answer.status_code, answer.json()["state"]) == (200, "aborted")
@@ -293,7 +307,7 @@ async def test_two_replicas_conduct_each_round_once(house: Houses, database_url:
             await opened.contribute(host, integers(4))
         for opened in rounds:
             await released(it, opened, int(integers(4).sum()), 4)
-        for step in ("/freeze", "/commitment", "/reveal"):
+        for step in ("/freeze", "/reveal"):
             seen = [path for method, path in it.wires[0].seen if path.endswith(step)]
             if step == "/freeze":  # asked until all is there
                 seen = list(set(seen))
@@ -311,8 +325,7 @@ async def test_another_replica_takes_over_and_tells_who_waits(
     async with house(3, database_url) as it, it.replica() as (_, other):
         host = await it.host("gateway", 4)
         it.wires[0].fault = lambda method, path: "request" if path.endswith("/commitment") else None
-        opened = await it.open(query())
-        await opened.contribute(host, integers(4))
+        opened = await frozen(it, host, integers(4), some=True)
         await it.wires[0].heard("/commitment", 0)
         token = await it.token("analyst")
         headers = {"Authorization": f"Bearer {token}"}
