@@ -1,12 +1,15 @@
 """A small round of this checkout and of another, round by round in turn.
 
     python -m bench.in_turn CHECKOUT [--rounds 30] [--curators 1000]
+    python -m bench.in_turn --postgresql URL [--rounds 20] [--curators 1000]
 
 A machine that others share is half as fast from one minute to the next, so figures of two runs say
 little. Here both deployments of seven processes stand at once (`bench.rounds`, case `small`), and a
 pair of rounds is a second apart: what the machine does, it does to both. Printed are medians, and
 the mean of the ratios of all pairs, new / old, with its standard error. The other checkout needs
-its `.venv`; where it reads clocks of 10 ms a process, take 30 rounds or more.
+its `.venv`; where it reads clocks of 10 ms a process, take 30 rounds or more. With `--postgresql`
+both are of this checkout: the old one's databases are SQLite's, the new one's on that server, whose
+own CPU is not counted.
 """
 
 from __future__ import annotations
@@ -29,9 +32,9 @@ WARMING = 5
 """Rounds that warm keys, tables and statements."""
 
 
-def serve(curators: int) -> None:
+def serve(curators: int, *server: str) -> None:
     """Measure a round for each line that comes, and answer with its figures."""
-    with tempfile.TemporaryDirectory() as directory, Measured(Path(directory)) as it:
+    with tempfile.TemporaryDirectory() as directory, Measured(Path(directory), *server) as it:
         names = [f"meter-{number:06d}" for number in range(curators)]
         it.enrol("gateway", PartyKind.HOST, names)
         query = it.query("small", curators)
@@ -44,11 +47,11 @@ def serve(curators: int) -> None:
 
 
 @contextmanager
-def deployed(checkout: Path, curators: int) -> Iterator[Callable[[], dict[str, float]]]:
+def deployed(checkout: Path, curators: int, *more: str) -> Iterator[Callable[[], dict[str, float]]]:
     """The services of a checkout; each call measures a round of theirs."""
     root = checkout.resolve()
     with subprocess.Popen(
-        [str(root / ".venv/bin/python"), __file__, "--serve", "--curators", str(curators)],
+        [str(root / ".venv/bin/python"), __file__, "--serve", "--curators", str(curators), *more],
         cwd=root,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
         stdin=subprocess.PIPE,
@@ -78,18 +81,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--curators", type=int, default=1000)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    parser.add_argument("--postgresql", help="the address of a server")
+    asked, here = parser.parse_args(), Path(__file__).parents[1]
     if asked.serve:
-        serve(asked.curators)
+        serve(asked.curators, *filter(None, [asked.postgresql]))
         return
-    if asked.checkout is None or asked.rounds < 2:
-        parser.error("a checkout to compare with, and two rounds at least")
-    if not (asked.checkout / ".venv/bin/python").exists():
-        parser.error(f"{asked.checkout} has no .venv")
+    if (asked.checkout is None) == (asked.postgresql is None) or asked.rounds < 2:
+        parser.error("a checkout or a server to compare with, and two rounds at least")
+    checkout = asked.checkout or here
+    if not (checkout / ".venv/bin/python").exists():
+        parser.error(f"{checkout} has no .venv")
+    more = [] if asked.postgresql is None else ["--postgresql", asked.postgresql]
     pairs = []
     with ExitStack() as stack:
-        old = stack.enter_context(deployed(asked.checkout, asked.curators))
-        new = stack.enter_context(deployed(Path(__file__).parents[1], asked.curators))
+        old = stack.enter_context(deployed(checkout, asked.curators))
+        new = stack.enter_context(deployed(here, asked.curators, *more))
         for number in range(asked.rounds):
             first, second = (old, new) if number % 2 else (new, old)
             figures = {first: first(), second: second()}

@@ -36,6 +36,7 @@ import contextlib
 import json
 import random
 import re
+import secrets
 import sqlite3
 import statistics
 import subprocess
@@ -48,8 +49,10 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
+import asyncpg
 import httpx
 import numpy as np
 
@@ -90,11 +93,16 @@ class Options:
 
 
 class Measured:
-    """A deployment whose services' CPU and counts are read before and after a piece of work."""
+    """A deployment whose services' CPU and counts are read before and after a piece of work.
+    `postgresql`: the address of a server on which each service gets a database, instead of SQLite.
+    """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, postgresql: str | None = None) -> None:
         self.deployment = Deployment.plan(directory, AGGREGATORS)
         self.running = Running(self.deployment, SETTINGS)
+        for service in self.deployment.services if postgresql is not None else ():
+            url = asyncio.run(_database(postgresql or ""))
+            self.running.more[service.id] = {"TACIT_DATABASE_URL": url}
 
     def __enter__(self) -> Measured:
         self.running.start()
@@ -179,6 +187,15 @@ class Measured:
             opened = client.rounds.open(query, window={"start": START, "end": END})
             found = client.rounds.wait(opened["id"], PATIENCE_S)
         assert found["participants"] == count, found
+
+
+async def _database(server: str) -> str:
+    """The URL of a new database on a server, which stays there."""
+    name = f"tacit_bench_{secrets.token_hex(6)}"
+    connection = await asyncpg.connect(server)
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    return urlunsplit(urlsplit(server)._replace(scheme="postgresql+asyncpg", path=f"/{name}"))
 
 
 def _median(several: list[dict[str, float]]) -> dict[str, float]:

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import FastAPI, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import FastAPI
+from fastapi.security import HTTPBearer
 from sqlalchemy import Table, select, update
 from starlette.requests import Request
 
@@ -155,22 +155,24 @@ async def authenticate(request: Request) -> Principal:
     return await authenticator.principal(token.strip())
 
 
-_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer tct_...`")
+class _Bearer(HTTPBearer):
+    """A dependency, and in the API's document the scheme of tokens: one call for both."""
 
+    def __init__(self, scopes: tuple[Scope, ...]) -> None:
+        said = "`Authorization: Bearer tct_...`"
+        super().__init__(scheme_name="HTTPBearer", description=said, auto_error=False)
+        self._scopes = scopes
 
-def require(*scopes: Scope) -> Callable[..., Awaitable[Principal]]:
-    """A dependency that gives the principal if it holds any of `scopes` (any token without)."""
-
-    async def principal(
-        request: Request,
-        _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-    ) -> Principal:
+    async def __call__(self, request: Request) -> Principal:  # type: ignore[override]
         found = await authenticate(request)
-        if scopes:
-            found.demand(*scopes)
+        if self._scopes:
+            found.demand(*self._scopes)
         return found
 
-    return principal
+
+def require(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:
+    """A dependency that gives the principal if it holds any of `scopes` (any token without)."""
+    return _Bearer(scopes)
 
 
 async def ensure_operator_token(
