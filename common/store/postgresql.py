@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, text
+from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, event, text
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from common.store.transactions import Counts, Database, Parameters, Result, Transaction
 
+IDLE_S: Final = 2.0
+PREPARED: Final = 1000
+"""Statements that a connection keeps prepared: more than there are in any service."""
+_RETURNED: Final = "returned"
 _VERSION: Final = text("SELECT CAST(pg_current_snapshot() AS text)")
 
 
@@ -101,24 +109,40 @@ def open_postgresql(
     url: URL, *, pool_size: int = 5, max_overflow: int = 5, pool_timeout_s: float = 10.0
 ) -> PostgresqlDatabase:
     """The database behind `url`; nothing is connected yet."""
-    return PostgresqlDatabase(
-        create_async_engine(
-            url.set(drivername="postgresql+asyncpg"),
-            hide_parameters=True,
-            pool_size=pool_size,
-            max_overflow=max_overflow,
-            pool_timeout=pool_timeout_s,
-            pool_recycle=1800,
-            pool_pre_ping=True,
-            connect_args={
-                "timeout": 10,
-                "server_settings": {
-                    "application_name": "tacit",
-                    "timezone": "UTC",
-                    "lock_timeout": "30s",
-                    "statement_timeout": "120s",
-                    "idle_in_transaction_session_timeout": "60s",
-                },
+    engine = create_async_engine(
+        url.set(drivername="postgresql+asyncpg"),
+        hide_parameters=True,
+        pool_size=pool_size,
+        max_overflow=max_overflow,
+        pool_timeout=pool_timeout_s,
+        pool_recycle=1800,
+        connect_args={
+            "timeout": 10,
+            "prepared_statement_cache_size": PREPARED,
+            "server_settings": {
+                "application_name": "tacit",
+                "timezone": "UTC",
+                "lock_timeout": "30s",
+                "statement_timeout": "120s",
+                "idle_in_transaction_session_timeout": "60s",
             },
-        )
+        },
     )
+    event.listen(engine.sync_engine.pool, "checkin", _note_return)
+    event.listen(engine.sync_engine.pool, "checkout", _check_idle)
+    return PostgresqlDatabase(engine)
+
+
+def _note_return(_: Any, record: ConnectionPoolEntry) -> None:
+    record.info[_RETURNED] = time.monotonic()
+
+
+def _check_idle(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+    """Ask the server before a connection is used that was idle: it may have restarted. The three
+    messages of each question would cost more than most transactions."""
+    if time.monotonic() - record.info.get(_RETURNED, math.inf) < IDLE_S:
+        return
+    try:
+        connection.ping()
+    except Exception as error:
+        raise DisconnectionError from error
