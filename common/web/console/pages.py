@@ -96,6 +96,9 @@ class About:
     version: str
 
 
+COMPILED: Final = Path(__file__).with_name("__pycache__")
+
+
 class _Compiled(FileSystemBytecodeCache):
     """Compiled templates, kept beside the modules as Python keeps those; where nothing can be
     written there, they are compiled by each process that shows them."""
@@ -114,7 +117,7 @@ class Pages:
         self.about, self.https = about, https
         self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
         self._entries = entries
-        self._compiled = _Compiled(str(Path(__file__).with_name("__pycache__")))
+        self._compiled = _Compiled(str(COMPILED))
         self._templates = Environment(
             loader=ChoiceLoader([PackageLoader(package), PackageLoader("common.web.console")]),
             bytecode_cache=self._compiled,

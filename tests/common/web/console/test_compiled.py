@@ -1,0 +1,37 @@
+"""Templates are compiled once, and nobody who looks at a page waits for it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment
+
+from common.web.console import pages as module
+from common.web.console.pages import About, Pages
+
+
+def pages() -> Pages:
+    return Pages(About("coordinator", "d", "ab" * 32, "1"), "coordinator.console", (), https=False)
+
+
+def test_what_was_compiled_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMPILED", tmp_path)
+    pages().compile()
+
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(Environment, "compile", compiled)
+    again = pages()
+    again.compile()
+    for name in ("overview.html", "login.html"):
+        assert again._templates.get_template(name)
+
+
+def test_where_nothing_can_be_written_it_is_compiled_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPILED", tmp_path / "missing")
+    pages().compile()
+    assert pages()._templates.get_template("login.html")
