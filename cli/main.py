@@ -21,7 +21,6 @@ from typer.main import get_command, get_group
 from tacit.version import VERSION
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes 20 ms
-sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # its command line takes 30 ms
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Place:
 
     def load(self, name: str) -> Any:
         """The command itself."""
+        sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # its command line: 30 ms
         module, _, attribute = self.name.rpartition(".")
         found = getattr(import_module(f"cli.{module}"), attribute)
         if isinstance(found, typer.Typer):
