@@ -13,12 +13,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, by_error, by_size, with_verdict, without_verdict
 from algorithms.dpbv_clustering.clustering_methods import gaussian_epsilon
 from algorithms.dpbv_clustering.distances import Decoder
-from algorithms.dpbv_clustering.grid import laplace_deviation
+from algorithms.dpbv_clustering.grid import grid_of, laplace_deviation, plan_of, unary_deviation
 from algorithms.dpbv_clustering.paper import attack
-from algorithms.dpbv_clustering.parameters import BitPlan, Method, Parameters
+from algorithms.dpbv_clustering.parameters import BadParameter, BitPlan, Method, Parameters
+from algorithms.kmeans.parameters import FEDERATED_CELLS
+from algorithms.kmeans.report import error_of_centres
 from tacit.accounting.randomised_response import delta_of_responses, total_epsilon
 from tacit.encoders.dpbv_clustering import (
     POINT_STEPS,
@@ -145,16 +147,17 @@ def assembled(
 
 
 def sound_report(
-    params: Parameters, method: Method, per_axis: int, *, reproducible: bool
+    params: Parameters, method: Method, per_axis: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
-    """Of the methods that take no bits. Raises ValueError for the one that does."""
+    """Of the methods that take no bits; rows: their public number, or its hint. Raises ValueError
+    for the one that does."""
     assert params.bounds is not None
     dimension = len(params.bounds)
     match method:
         case "grid-core":
-            return grid_core_report(params, per_axis, dimension, reproducible=reproducible)
+            return grid_core_report(params, per_axis, dimension, rows, reproducible=reproducible)
         case "grid-ldp":
-            return _grid_ldp_report(params, per_axis, dimension, reproducible=reproducible)
+            return _grid_ldp_report(params, per_axis, dimension, rows, reproducible=reproducible)
         case "laplace-points":
             return _points_report(params, dimension, reproducible=reproducible)
         case _:
@@ -162,12 +165,24 @@ def sound_report(
 
 
 def grid_core_report(
-    params: Parameters, per_axis: int, dimension: int, *, reproducible: bool
+    params: Parameters,
+    per_axis: int,
+    dimension: int,
+    rows: int | None,
+    *,
+    reproducible: bool,
+    noise_share: Fraction = Fraction(1),
 ) -> PrivacyReport:
-    """Counts with discrete Laplace noise of scale 2 / epsilon."""
+    """Counts with discrete Laplace noise of scale 2 / epsilon; noise_share: in units of it."""
     epsilon = params.epsilon
     scale = 2 / epsilon
     cells = per_axis**dimension
+    deviation = laplace_deviation(scale) * math.sqrt(noise_share)
+    error = {
+        "basis": "the noise alone, of the count of a cell. Masses and centres of clusters are of "
+        "the cells that stand out of it: what the others hold is missing from them",
+        "sd_of_a_count": deviation,
+    }
     lines = [pure_line(epsilon, "replace", "the number of rows is public")]
     if params.cells_per_axis is not None:
         declared = "cells_per_axis was declared, so that nothing follows from the number of rows"
@@ -186,11 +201,7 @@ def grid_core_report(
         ),
         sampler=sampler_delta(cells, epsilon),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC),
-        error={
-            "basis": "the noise alone, of the count of a cell. Masses and centres of clusters are "
-            "of the cells that stand out of it: what the others hold is missing from them",
-            "sd_of_a_count": laplace_deviation(scale),
-        },
+        error=_of_a_grid(error, params, per_axis, dimension, deviation, rows),
         details={"cells": cells, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -198,11 +209,21 @@ def grid_core_report(
 
 
 def _grid_ldp_report(
-    params: Parameters, per_axis: int, dimension: int, *, reproducible: bool
+    params: Parameters, per_axis: int, dimension: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
     """Optimised unary encoding of one cell."""
     flip = Flip.of_epsilon(params.epsilon)
-    quotient = float(flip.probability * (1 - flip.probability)) ** 0.5
+    of_one = unary_deviation(float(flip.probability), 1)
+    error = {
+        "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres of "
+        "clusters are of the cells that stand out of it: what the others hold is missing",
+        "sd_of_a_share_times_sqrt_rows": of_one,
+    }
+    if rows is None:
+        error = without_verdict(error, "needs the number of rows, or n_hint")
+    else:
+        deviation = of_one * math.sqrt(rows)
+        error = _of_a_grid(error, params, per_axis, dimension, deviation, rows)
     return assembled(
         "sound",
         "grid-ldp",
@@ -210,11 +231,7 @@ def _grid_ldp_report(
         Released((pure_line(params.epsilon),), params.epsilon),
         noise=(coin(flip, "every other cell"), coin(None, "the own cell")),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC, "flip probabilities"),
-        error={
-            "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres "
-            "of clusters are of the cells that stand out of it: what the others hold is missing",
-            "sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability)),
-        },
+        error=error,
         details={
             "cells": per_axis**dimension,
             "flip_probability": format_exact(flip.probability),
@@ -228,6 +245,11 @@ def _grid_ldp_report(
 def _points_report(params: Parameters, dimension: int, *, reproducible: bool) -> PrivacyReport:
     """Every coordinate with discrete Laplace noise."""
     scale = point_scale(dimension, params.epsilon)
+    deviation = math.sqrt(2) * float(scale) / POINT_STEPS
+    relative = deviation / _even_distance(params, dimension)
+    figure = (
+        f"a record's coordinate errs by {relative:.2g} of the distance of {params.k} even centres"
+    )
     return assembled(
         "sound",
         "laplace-points",
@@ -246,11 +268,47 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
         ),
         sampler=sampler_delta(dimension, params.epsilon),
         public_parameters=("bounds", ROWS_ARE_PUBLIC),
-        error={"sd_of_a_coordinate_over_its_range": math.sqrt(2) * float(scale) / POINT_STEPS},
+        error=with_verdict(
+            {"sd_of_a_coordinate_over_its_range": deviation}, by_error(relative), figure
+        ),
         details={"data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
+
+
+def _even_distance(params: Parameters, dimension: int) -> float:
+    """Of k even centres, over the range of an attribute."""
+    assert params.k is not None
+    return float(params.k ** (-1 / dimension))
+
+
+def _of_a_grid(
+    error: dict[str, Any],
+    params: Parameters,
+    per_axis: int,
+    dimension: int,
+    deviation: float,
+    rows: int | None,
+) -> dict[str, Any]:
+    """The forecast with its verdict; deviation: of the count of a cell. An even cluster of k holds
+    the mean of its cells, each of which counts with its noise and is known to half a cell."""
+    if rows is None:
+        return by_size(error, deviation, "the number of records in a cell")
+    cells = per_axis**dimension
+    if params.clusterer == "dbscan":
+        relative = deviation * cells / max(rows, 1)
+        figure = f"a cell's count errs by {relative:.2g} of the mean count"
+        return with_verdict(error, by_error(relative), figure)
+    assert params.k is not None
+    share = max(rows, 1) / params.k
+    noise = deviation * math.sqrt(max(cells / params.k, 1) / 12) / share
+    half_cell = 1 / (2 * per_axis * _even_distance(params, dimension))
+    relative = math.hypot(noise, half_cell)
+    figure = (
+        f"a centre's coordinate errs by {relative:.2g} of the distance of {params.k} even centres"
+    )
+    return with_verdict(error, by_error(relative), figure)
 
 
 _MOST_DRAWS = 200_000
@@ -258,10 +316,12 @@ _MOST_DRAWS = 200_000
 
 
 def adaptive_report(
-    params: Parameters, *, reproducible: bool, over_curators: bool = False
+    params: Parameters, *, reproducible: bool, noise_share: Fraction | None = None
 ) -> PrivacyReport:
     """From the parameters alone: the plan, which the number of rows or its hint decides, is in the
-    result."""
+    result, and so is then the error. noise_share: over curators, of a sum in units of noise that
+    hides two records; None for stored rows."""
+    over_curators = noise_share is not None
     size = "n_hint" if over_curators else ROWS_ARE_PUBLIC
     lines = [pure_line(params.epsilon, "replace", f"{size} is public")]
     if over_curators:
@@ -291,11 +351,23 @@ def adaptive_report(
         ),
         sampler=sampler_delta(_MOST_DRAWS, params.epsilon),
         public_parameters=("bounds", size),
-        error={"basis": "as that of kmeans at half the epsilon; its preview names the figures"},
+        error=_of_a_plan(params, noise_share),
         details={"method": method, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
+
+
+def _of_a_plan(params: Parameters, noise_share: Fraction | None) -> dict[str, Any]:
+    """As that of kmeans, at half the epsilon for stored rows, by the hint of their number."""
+    if params.n_hint is None:
+        return without_verdict({}, "needs n_hint before a run, or the number of rows")
+    most = {} if noise_share is None else {"max_cells": FEDERATED_CELLS}
+    try:
+        plan = plan_of(params, params.n_hint, noise_share, **most)
+    except BadParameter as problem:
+        return without_verdict({}, problem.detail)
+    return error_of_centres(params.n_hint, grid_of(params, plan), plan, None)
 
 
 CURVE_DELTAS: Final = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**3))
@@ -447,11 +519,30 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
         released,
         noise=(coin(plan.flip, "every bit"),),
         public_parameters=_DPBV_PARAMETERS,
-        error=bit_error(plan),
+        error=_of_bits(params, plan),
         details=_bit_details(params, plan, released),
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
+
+
+def _of_bits(params: Parameters, plan: BitPlan) -> dict[str, Any]:
+    """The forecast with its verdict: standard deviation of the number of flips among the bits in
+    which the middles of two even clusters differ (or two records the radius apart), over half of
+    what that number is expected to differ by."""
+    widest = max(plan.codes, key=lambda code: code.upper - code.lower)
+    if params.clusterer == "dbscan":
+        assert params.dbscan_radius is not None
+        distance, name = params.dbscan_radius, "two records the radius apart"
+    else:
+        distance = (widest.upper - widest.lower) * _even_distance(params, len(plan.codes))
+        name = f"two of {params.k} even clusters"
+    differing, flipped = most_differing(widest, distance), float(plan.flip.probability)
+    noise = 2 * math.sqrt(flipped * (1 - flipped) * differing)
+    signal = (1 - 2 * flipped) * differing
+    relative = noise / signal if signal else math.inf
+    figure = f"the noise of a record's bits is {relative:.2g} of what tells {name} from each other"
+    return with_verdict(bit_error(plan), by_error(relative), figure)
 
 
 def exact_cost(params: Parameters, plan: BitPlan) -> Cost:

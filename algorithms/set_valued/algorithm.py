@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
-from algorithms.counts.released_files import ErrorOfCounts, Named, multiset_files
+from algorithms.counts.released_files import ErrorOfCounts, FileErrors, Named, multiset_files
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.drawing import BLUE, RED, can_draw, picture
 from algorithms.set_valued.counts import publish
 from algorithms.set_valued.margins import Margins, measured_lengths, measured_margins
 from algorithms.set_valued.parameters import (
+    ONE_DRAW,
     Parameters,
     resolved_universe,
     settings_of,
@@ -42,7 +43,7 @@ from algorithms.set_valued.records import (
 )
 from algorithms.set_valued.release_error import errors_of_items
 from algorithms.set_valued.remainder import Measured, remainder, rest_rows
-from algorithms.set_valued.report import NAME, set_valued_report
+from algorithms.set_valued.report import NAME, deviation_of_histogram, set_valued_report
 from algorithms.set_valued.settings import Row, RowCap, Transcript
 from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.records.items import Transactions
@@ -303,7 +304,7 @@ def published_with_rest(
     stance: Stance,
     universe: tuple[str, ...],
     context: Context,
-    draws: Fraction = Fraction(1),
+    draws: Fraction = ONE_DRAW,
 ) -> tuple[Outcome, tuple[Row, ...]]:
     """Everything that leaves a run of `diffpart+rest` or `rest`, and its rows: those of DiffPart,
     then what they lack, drawn from the context's stream. A function of noisy counts; draws: whole
@@ -324,7 +325,7 @@ def published_with_rest(
     }
     outcome = Outcome(
         result={**_summary(method, released, transcript), **own},
-        report=_report(params, stance, universe, measured, transcript, margins, errors),
+        report=_report(params, stance, universe, measured, transcript, margins, errors, draws),
         files=(*_files_by_kind(measured, rest, universe, context), _splits_file(transcript)),
         plots=pictures(released),
     )
@@ -347,7 +348,8 @@ def _report(
     rows: Sequence[Row],
     transcript: Transcript,
     margins: Margins | None,
-    errors: Sequence[ErrorOfCounts] = (),
+    errors: FileErrors | None = None,
+    draws: Fraction = ONE_DRAW,
 ) -> PrivacyReport:
     return set_valued_report(
         params,
@@ -358,6 +360,7 @@ def _report(
         derived=params.universe is None,
         margins=margins,
         errors=errors,
+        draws=draws,
     )
 
 
@@ -381,8 +384,10 @@ def histogram_outcome(
     stance: Stance,
     universe: tuple[str, ...],
     context: Context,
+    draws: Fraction = ONE_DRAW,
 ) -> tuple[Outcome, tuple[Row, ...]]:
-    """What is published of a noisy histogram (2^items,), and its rows. Raises RowCap."""
+    """What is published of a noisy histogram (2^items,), and its rows; draws: whole noises that a
+    cell holds. Raises RowCap."""
     cells = clipped(noisy)
     if np.count_nonzero(cells) > params.max_rows:
         raise RowCap(params.max_rows, "A histogram has about half of its empty cells above 0.")
@@ -395,7 +400,14 @@ def histogram_outcome(
             "rows": len(rows),
             "records": int(cells.sum()),
         },
-        report=set_valued_report(params, stance, len(universe), derived=params.universe is None),
+        report=set_valued_report(
+            params,
+            stance,
+            len(universe),
+            derived=params.universe is None,
+            errors=_errors_of_histogram(noisy, params, len(universe), draws),
+            draws=draws,
+        ),
         files=(
             *_release_files(rows, universe, context),
             ResultFile.binary(
@@ -409,11 +421,25 @@ def histogram_outcome(
     return outcome, rows
 
 
-def preview(params: Parameters, stance: Stance) -> PrivacyReport:
-    """The report of a run, before any data. Raises what `check_parameters` raises."""
+def _errors_of_histogram(
+    noisy: NDArray[Any], params: Parameters, items: int, draws: Fraction
+) -> FileErrors:
+    """Of what histogram.npy says of each item."""
+    bits = [noisy.reshape(-1, 2, 1 << bit)[:, 1].sum() for bit in range(items)]
+    deviation = deviation_of_histogram(params, items, draws)
+    inside = 2 * deviation
+    return FileErrors(
+        (ErrorOfCounts(0, None, 0.0, deviation, -inside, inside),), np.array(bits, np.float64)
+    )
+
+
+def preview(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> PrivacyReport:
+    """The report of a run, before any data; draws: whole noises that a count holds. Raises what
+    `check_parameters` raises."""
     known = params.universe is not None and not isinstance(params.universe, DatasetReference)
     items = len(params.universe) if known else None  # type: ignore[arg-type]
-    return set_valued_report(params, stance, items, derived=params.universe is None)
+    derived = params.universe is None
+    return set_valued_report(params, stance, items, derived=derived, draws=draws)
 
 
 # ------------------------------------------------------------------------------------ evaluation

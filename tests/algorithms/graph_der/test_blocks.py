@@ -345,7 +345,8 @@ def test_the_report_says_what_was_spent_on_what() -> None:
         "reason": "needs the number of vertices"
     }
     assert report.details["noisy_edges"] == report.error["edges"]  # type: ignore[index]
-    assert "reason" in (preview(Parameters(epsilon="1"), "sound").error or {})
+    unhinted = preview(Parameters(epsilon="1"), "sound").error or {}
+    assert unhinted["verdict"].startswith("unknown: needs edges_hint")
 
 
 def test_an_aim_sets_the_shares_and_says_so() -> None:
