@@ -13,14 +13,18 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance, by_error, by_size, with_verdict, without_verdict
+from algorithms.contract import Stance, by_error, with_verdict, without_verdict
 from algorithms.dpbv_clustering.clustering_methods import gaussian_epsilon
-from algorithms.dpbv_clustering.distances import Decoder
-from algorithms.dpbv_clustering.grid import grid_of, laplace_deviation, plan_of, unary_deviation
+from algorithms.dpbv_clustering.forecasts import (
+    bit_error,
+    error_of_bits,
+    error_of_plan,
+    even_distance,
+    with_verdict_of_grid,
+)
+from algorithms.dpbv_clustering.grid import laplace_deviation, unary_deviation
 from algorithms.dpbv_clustering.paper import attack
-from algorithms.dpbv_clustering.parameters import BadParameter, BitPlan, Method, Parameters
-from algorithms.kmeans.parameters import FEDERATED_CELLS
-from algorithms.kmeans.report import error_of_centres
+from algorithms.dpbv_clustering.parameters import BitPlan, Method, Parameters
 from tacit.accounting.randomised_response import delta_of_responses, total_epsilon
 from tacit.encoders.dpbv_clustering import (
     POINT_STEPS,
@@ -201,7 +205,7 @@ def grid_core_report(
         ),
         sampler=sampler_delta(cells, epsilon),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC),
-        error=_of_a_grid(error, params, per_axis, dimension, deviation, rows),
+        error=with_verdict_of_grid(error, params, per_axis, dimension, deviation, rows),
         details={"cells": cells, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -223,7 +227,7 @@ def _grid_ldp_report(
         error = without_verdict(error, "needs the number of rows, or n_hint")
     else:
         deviation = of_one * math.sqrt(rows)
-        error = _of_a_grid(error, params, per_axis, dimension, deviation, rows)
+        error = with_verdict_of_grid(error, params, per_axis, dimension, deviation, rows)
     return assembled(
         "sound",
         "grid-ldp",
@@ -246,7 +250,7 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
     """Every coordinate with discrete Laplace noise."""
     scale = point_scale(dimension, params.epsilon)
     deviation = math.sqrt(2) * float(scale) / POINT_STEPS
-    relative = deviation / _even_distance(params, dimension)
+    relative = deviation / even_distance(params, dimension)
     figure = (
         f"a record's coordinate errs by {relative:.2g} of the distance of {params.k} even centres"
     )
@@ -275,40 +279,6 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
-
-
-def _even_distance(params: Parameters, dimension: int) -> float:
-    """Of k even centres, over the range of an attribute."""
-    assert params.k is not None
-    return float(params.k ** (-1 / dimension))
-
-
-def _of_a_grid(
-    error: dict[str, Any],
-    params: Parameters,
-    per_axis: int,
-    dimension: int,
-    deviation: float,
-    rows: int | None,
-) -> dict[str, Any]:
-    """The forecast with its verdict; deviation: of the count of a cell. An even cluster of k holds
-    the mean of its cells, each of which counts with its noise and is known to half a cell."""
-    if rows is None:
-        return by_size(error, deviation, "the number of records in a cell")
-    cells = per_axis**dimension
-    if params.clusterer == "dbscan":
-        relative = deviation * cells / max(rows, 1)
-        figure = f"a cell's count errs by {relative:.2g} of the mean count"
-        return with_verdict(error, by_error(relative), figure)
-    assert params.k is not None
-    share = max(rows, 1) / params.k
-    noise = deviation * math.sqrt(max(cells / params.k, 1) / 12) / share
-    half_cell = 1 / (2 * per_axis * _even_distance(params, dimension))
-    relative = math.hypot(noise, half_cell)
-    figure = (
-        f"a centre's coordinate errs by {relative:.2g} of the distance of {params.k} even centres"
-    )
-    return with_verdict(error, by_error(relative), figure)
 
 
 _MOST_DRAWS = 200_000
@@ -351,27 +321,14 @@ def adaptive_report(
         ),
         sampler=sampler_delta(_MOST_DRAWS, params.epsilon),
         public_parameters=("bounds", size),
-        error=_of_a_plan(params, noise_share),
+        error=error_of_plan(params, noise_share),
         details={"method": method, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
 
 
-def _of_a_plan(params: Parameters, noise_share: Fraction | None) -> dict[str, Any]:
-    """As that of kmeans, at half the epsilon for stored rows, by the hint of their number."""
-    if params.n_hint is None:
-        return without_verdict({}, "needs n_hint before a run, or the number of rows")
-    most = {} if noise_share is None else {"max_cells": FEDERATED_CELLS}
-    try:
-        plan = plan_of(params, params.n_hint, noise_share, **most)
-    except BadParameter as problem:
-        return without_verdict({}, problem.detail)
-    return error_of_centres(params.n_hint, grid_of(params, plan), plan, None)
-
-
 CURVE_DELTAS: Final = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**3))
-NO_UTILITY: Final = "no_utility_expected"
 BOUNDS_FROM_DATA: Final = (
     "the bounds are the data's own: every record's bits depend on the extreme records"
 )
@@ -454,21 +411,6 @@ def leaks(params: Parameters) -> list[str]:
     return result
 
 
-def bit_error(plan: BitPlan) -> dict[str, Any]:
-    """Predicted standard deviation of a decoded distance at t, and whether that leaves any use."""
-    deviations, useless = [], False
-    for code in plan.codes:
-        decoder = Decoder.of(code, plan.flip)
-        middle = min(code.half_window, code.upper - code.lower)
-        deviation = math.sqrt(decoder.variance(middle))
-        deviations.append(deviation)
-        useless = useless or deviation > code.upper - code.lower
-    return {
-        "predicted_sd_distance": max(deviations),
-        "warning": NO_UTILITY if useless else None,
-    }
-
-
 # Spec: dpbv-clustering, sections 4, 6 and 9; jobs, "Privacy report".
 
 _LEAST_CLAIM: Final = Decimal("1e-99")
@@ -519,30 +461,11 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
         released,
         noise=(coin(plan.flip, "every bit"),),
         public_parameters=_DPBV_PARAMETERS,
-        error=_of_bits(params, plan),
+        error=error_of_bits(params, plan),
         details=_bit_details(params, plan, released),
         reproducible=reproducible,
         evaluation=params.evaluate,
     )
-
-
-def _of_bits(params: Parameters, plan: BitPlan) -> dict[str, Any]:
-    """The forecast with its verdict: standard deviation of the number of flips among the bits in
-    which the middles of two even clusters differ (or two records the radius apart), over half of
-    what that number is expected to differ by."""
-    widest = max(plan.codes, key=lambda code: code.upper - code.lower)
-    if params.clusterer == "dbscan":
-        assert params.dbscan_radius is not None
-        distance, name = params.dbscan_radius, "two records the radius apart"
-    else:
-        distance = (widest.upper - widest.lower) * _even_distance(params, len(plan.codes))
-        name = f"two of {params.k} even clusters"
-    differing, flipped = most_differing(widest, distance), float(plan.flip.probability)
-    noise = 2 * math.sqrt(flipped * (1 - flipped) * differing)
-    signal = (1 - 2 * flipped) * differing
-    relative = noise / signal if signal else math.inf
-    figure = f"the noise of a record's bits is {relative:.2g} of what tells {name} from each other"
-    return with_verdict(bit_error(plan), by_error(relative), figure)
 
 
 def exact_cost(params: Parameters, plan: BitPlan) -> Cost:

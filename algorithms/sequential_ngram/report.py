@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import NEEDS_LIST, Stance, by_size, universe_size, without_verdict
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, universe_size, without_verdict
 from algorithms.counts.released_files import FileErrors
 from algorithms.sequential_ngram.parameters import (
     Parameters,
@@ -36,6 +36,7 @@ from tacit.wire import format_exact
 NAME: Final = "sequential-ngram"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.6"
 
+WORK: Final = Work(item_bytes=6_000, item_us=18, entry_bytes=150, entry_us=4.4)
 _PARTS: Final = ("counts of grams, at most", "lengths")
 """The second only where l_max is auto."""
 
@@ -190,6 +191,7 @@ def _error(
         result["items"] = errors.json()
     if paper:
         return result
+    result["work"] = WORK.json(size)
     if errors is None:
         return by_size(result, deviation, "how often an item occurs")
     return errors.with_verdict(result, "items")

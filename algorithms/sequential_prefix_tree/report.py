@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import NEEDS_LIST, Stance, by_size, without_verdict
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, without_verdict
 from algorithms.counts.released_files import FileErrors
 from algorithms.sequential_prefix_tree.parameters import (
     ONE_DRAW,
@@ -37,6 +37,7 @@ from tacit.wire import format_exact
 NAME: Final = "sequential-prefix-tree"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.4"
 
+WORK: Final = Work(item_bytes=2_500, item_us=6, entry_bytes=40, entry_us=2.2)
 _SPLIT: Final = (
     "The printed split gives groups 2/f of a level's budget, all of it at f = 2, the source's own "
     "illustration: the items would get noise without bound. Sound gives groups half at most; paper "
@@ -191,6 +192,7 @@ def _error(
         result["first_items"] = errors.json()
     if stance == "paper":
         return result
+    result["work"] = WORK.json(settings.layout.items)
     if errors is None:
         return by_size(result, deviation, "how many sequences share a beginning")
     return errors.with_verdict(result, "first items")

@@ -10,8 +10,11 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import NEEDS_LIST, Stance, by_size, with_verdict, without_verdict
-from algorithms.counts.released_files import RUNS, FileErrors
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, with_verdict, without_verdict
+from algorithms.counts.released_files import RUNS, ErrorOfCounts, FileErrors
 from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins, Shares
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
@@ -56,6 +59,7 @@ _PARTS: Final[dict[Method, tuple[str, ...]]] = {
     "rest": ("lengths", _ITEMS, _CELLS),
 }
 """What is counted, in the order of `noise_scales`."""
+WORK: Final = Work(item_bytes=6_000, item_us=31, entry_bytes=60, entry_us=5.2)
 EXAMPLES: Final = (1, 4, 8, 16)
 """Numbers of kept items that a preview mentions."""
 
@@ -255,10 +259,12 @@ def _error(
     found = _figures(params, method, stance, items, margins, errors, draws)
     if stance == "paper":
         return found
+    if method in WITH_MARGINS:
+        found["work"] = WORK.json(items)
     if errors is not None:
         return errors.with_verdict(found, "items")
     if method == "basic":
-        deviation = deviation_of_histogram(params, items, draws)
+        deviation = _deviation_of_histogram(params, items, draws)
         return by_size(found, deviation, "an item's count by histogram.npy")
     if method == "diffpart":
         if rows == 0:
@@ -272,9 +278,21 @@ def _error(
     return by_size(found, unit, "for each item that a record keeps, an item's count")
 
 
-def deviation_of_histogram(params: Parameters, items: int, draws: Fraction) -> float:
+def _deviation_of_histogram(params: Parameters, items: int, draws: Fraction) -> float:
     """Of the number of records with an item: half of all cells."""
     return math.sqrt(2 * draws * 2 ** (items - 1)) / float(params.epsilon)
+
+
+def errors_of_histogram(
+    noisy: NDArray[Any], params: Parameters, items: int, draws: Fraction
+) -> FileErrors:
+    """Of what histogram.npy says of each item."""
+    bits = [noisy.reshape(-1, 2, 1 << bit)[:, 1].sum() for bit in range(items)]
+    deviation = _deviation_of_histogram(params, items, draws)
+    inside = 2 * deviation
+    return FileErrors(
+        (ErrorOfCounts(0, None, 0.0, deviation, -inside, inside),), np.array(bits, np.float64)
+    )
 
 
 def _unit(params: Parameters, method: Method, margins: Margins | None) -> float:
@@ -298,7 +316,7 @@ def _figures(
     draws: Fraction,
 ) -> dict[str, Any]:
     if method == "basic":
-        deviation = deviation_of_histogram(params, items, draws)
+        deviation = _deviation_of_histogram(params, items, draws)
         return {
             "basis": "histogram.npy, Laplace noise: a query for one item sums half of the cells",
             "one_item_standard_deviation": amount(Fraction(deviation)),

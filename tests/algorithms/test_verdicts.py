@@ -9,6 +9,7 @@ Spec: utility, section 1.
 from __future__ import annotations
 
 import json
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from algorithms import catalogue
-from algorithms.contract import Outcome, SequentialContext, by_cosine, by_error, by_size
+from algorithms.contract import Outcome, SequentialContext, Work, by_cosine, by_error, by_size
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.tables import NumericTable
 from algorithms.dpbv_clustering.algorithm import run as run_dpbv
@@ -41,6 +42,7 @@ from reproduction.path_publishing_networks import random_network
 from reproduction.stand_in_data import power_law
 from simulation.stand_in_data import blocks, metro, msnbc_like
 from tacit.paths.recovery import recover
+from tacit.records.items import Transactions
 from tests.algorithms.set_valued.test_release_error import baskets
 
 GRAPHS = [
@@ -145,6 +147,29 @@ def test_hints_decide_before_a_run(name: str, params: dict[str, Any]) -> None:
     places = [ranks.index(each) for each in words]
     assert places == sorted(places, reverse=True)
     assert words[0] != "useful"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["set-valued", "sequential-ngram", "sequential-prefix-tree"])
+def test_the_memory_of_a_universe(name: str) -> None:
+    """What a run over 20,000 items allocates is within a factor of 2 of what the preview says of
+    the items, which are most of it here."""
+    items = tuple(str(item) for item in range(1, 20_001))
+    data = long_tail(len(items), 1_000)
+    universe: Any = items if name == "set-valued" else len(items)
+    algorithm = catalogue.find(name)
+    asked = algorithm.params(epsilon="8", universe=universe[:9] if name == "set-valued" else 9)
+    asked = asked.model_copy(update={"universe": universe})
+    dataset = Transactions(items, data.items, data.starts) if name == "set-valued" else data
+    work = (algorithm.preview(asked, "sound").error or {})["work"]
+    tracemalloc.start()
+    try:
+        algorithm.run(dataset, asked, "sound", SequentialContext(test_seed=1))
+        peak = tracemalloc.get_traced_memory()[1] / 10**6
+    finally:
+        tracemalloc.stop()
+    of_items = work["memory_mb"] - Work(0, 0, 0, 0).json(0)["memory_mb"]
+    assert peak / 2 < of_items < 2 * peak
 
 
 @pytest.mark.slow
