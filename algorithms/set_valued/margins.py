@@ -165,9 +165,9 @@ def deviation_of(scale: Fraction, draws: Fraction = Fraction(1)) -> float:
 
 def estimated_items(margins: Margins, draws: Fraction = Fraction(1)) -> Floats:
     """Records with each item (universe,): the mean of what it can be, given its noisy count and the
-    law of all counts (graph-der, section 10.2), as if what records did not keep were like what they
-    kept. Post-processing; it errs least over all items where most are rare. draws: whole noises
-    that a count holds."""
+    law of all counts, as if what records did not keep were like what they kept. Post-processing; it
+    errs least over all items where most are rare. draws: whole noises that a count holds. Spec:
+    graph-der, section 10.2."""
     found = np.maximum(margins.items, 0).astype(np.float64)
     scale = margins.deviation / math.sqrt(2 * draws)
     if scale:

@@ -290,6 +290,7 @@ def test_the_forecast_of_a_rectangle_by_hand() -> None:
 
 
 @pytest.mark.release
+@pytest.mark.timeout(0)
 def test_ten_million_vertices() -> None:
     """Acceptance 9: in 4 GiB with the graph itself."""
     graph = power_law(10_000_000, 30_000_000, 1)
