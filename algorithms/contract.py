@@ -432,10 +432,37 @@ def item_names(universe: ItemUniverse) -> tuple[str, ...]:
     raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a job over a universe takes on one core, as measured: bytes and microseconds for each
+    item of the universe, and for each item of a record."""
+
+    item_bytes: int
+    item_us: float
+    entry_bytes: int
+    entry_us: float
+
+    def json(self, items: int) -> dict[str, Any]:
+        """For a report. From public numbers; how many records there are is private."""
+        return {
+            "basis": "of a process of its own, by measurements at 1,000 to 200,000 items, within a "
+            "factor of 2; what records add is for each million items of all records together",
+            "memory_mb": round(_EMPTY_MB + self.item_bytes * items / 10**6),
+            "cpu_s": round(_EMPTY_S + self.item_us * items / 10**6, 1),
+            "memory_mb_of_a_million": self.entry_bytes,
+            "cpu_s_of_a_million": self.entry_us,
+        }
+
+
+_EMPTY_MB: Final = 120
+_EMPTY_S: Final = 2.0
+
+
 # Whether a result will be useful, weak or noise: one line of a forecast, the same words for all.
 # An algorithm states its expected error relative to what it estimates: up to a quarter of it the
 # result is useful, up to as much as itself weak, above that noise. Of directions it states a
-# cosine. Public and released numbers alone go in. Spec: utility, section 1.
+# cosine. Public and released numbers alone go in; where they do not decide it, the line says
+# "unknown", and from which count on which word would hold. Spec: utility, section 1.
 
 Verdict = Literal["useful", "weak", "noise"]
 
@@ -460,5 +487,23 @@ def by_cosine(cosine: float) -> Verdict:
 
 
 def with_verdict(error: Mapping[str, Any], verdict: Verdict, figure: str) -> dict[str, Any]:
-    """An algorithm's forecast with the line first. figure: what was expected of what, in words."""
-    return {"verdict": f"{verdict}: {figure}", **error}
+    """An algorithm's forecast with the line first, in place of an earlier one. figure: what was
+    expected of what, in words."""
+    others = {name: value for name, value in error.items() if name != "verdict"}
+    return {"verdict": f"{verdict}: {figure}", **others}
+
+
+def without_verdict(error: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """The same where public numbers do not decide it. reason: what does."""
+    return {"verdict": f"unknown: {reason}", **error}
+
+
+NEEDS_LIST: Final = "needs the list that is named by reference"
+
+
+def by_size(error: Mapping[str, Any], deviation: float, what: str) -> dict[str, Any]:
+    """The same before a run, which alone shows how large a thing is. deviation: its expected error,
+    whatever its size; what: `a count of ..`."""
+    useful, noise = deviation / USEFUL_ERROR, deviation / WEAK_ERROR
+    reason = f"{what} is useful from {useful:.3g} on and noise below {noise:.3g}"
+    return without_verdict(error, f"{reason}; how large it is depends on the data")

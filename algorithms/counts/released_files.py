@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import ResultFile
+from algorithms.contract import ResultFile, by_error, with_verdict
 from tacit.randomness import SeededRandom
 from tacit.records.text_files import line_of, listed
 
@@ -59,6 +59,7 @@ _EDGES: Final = (0, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300
 _PROBES: Final = 400
 _INSIDE: Final = (0.025, 0.975)
 _NEAR: Final = 5
+_COMMONEST: Final = 100
 _CLEAR: Final = 3
 
 
@@ -117,6 +118,48 @@ class Seen:
         return Seen(*(np.concatenate(part) for part in parts))
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Noisy counts below `least` are not in the file; `others`: how many of the things that were
+    counted, or may have been, are not in it."""
+
+    least: float
+    others: int
+
+
+@dataclass(frozen=True, eq=False)
+class FileErrors:
+    """Errors by class, and what the file holds of each thing (things,); cut: what it lacks."""
+
+    by_class: tuple[ErrorOfCounts, ...]
+    released: Floats
+    cut: Cut | None = None
+
+    def json(self) -> list[dict[str, Any]]:
+        """As JSON values for a report."""
+        return [error.json() for error in self.by_class]
+
+    def with_verdict(self, stated: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """A forecast begins with the expected error of the 100 largest counts, over their sum; of
+        those that are not in the file half of what noise may hide. what: what is counted, in the
+        plural."""
+        largest = np.sort(self.released)[-_COMMONEST:]
+        total = float(largest.sum())
+        if total <= 0:
+            return with_verdict(stated, "noise", f"no {what} stand out from the noise")
+        expected = 0.0
+        for error in self.by_class:
+            beyond = math.inf if error.last is None else error.last + 0.5
+            inside = (largest >= error.first - 0.5) & (largest < beyond)
+            expected += float(np.count_nonzero(inside)) * math.hypot(error.bias, error.deviation)
+        if self.cut is not None:
+            missing = min(self.cut.others, _COMMONEST - largest.size) * self.cut.least / 2
+            expected, total = expected + missing, total + missing
+        relative = expected / total
+        figure = f"counts of the commonest {what} err by {relative:.2g} of their sum"
+        return with_verdict(stated, by_error(relative), figure)
+
+
 def probes(largest: float) -> Floats:
     """True counts all over each class up to the largest, of things that no file holds."""
     spread = [
@@ -161,15 +204,6 @@ def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCou
 def _quarters(seen: Seen) -> list[Seen]:
     order = np.argsort(seen.truth, kind="stable")
     return [seen.part(each) for each in np.array_split(order, 4)]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Noisy counts below `least` are not in the file; `others`: how many of the things that were
-    counted, or may have been, are not in it."""
-
-    least: float
-    others: int
 
 
 def errors_of_counts(

@@ -209,8 +209,8 @@ class Counting(Generic[State]):
     questions(params, draws): its functions; first(params, draws): the state before any question;
     draws: the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
-    universe(params): the items in order; forecast(params, draws): the questions as planned. A
-    record spends at most `params.epsilon`.
+    preview(params, draws): the report before any question; universe(params): the items in order;
+    forecast(params, draws): the questions as planned. A record spends at most `params.epsilon`.
     """
 
     counter: Counter
@@ -219,7 +219,7 @@ class Counting(Generic[State]):
     truncated: Callable[[State], State | None]
     planned: Callable[[Any], int]
     release: Callable[[Any, State], Outcome]
-    preview: Callable[[Any], PrivacyReport]
+    preview: Callable[[Any, Fraction], PrivacyReport]
     universe: Callable[[Any], tuple[str, ...]]
     forecast: Callable[[Any, Fraction], Sequence[PlannedQuestion]]
 
@@ -302,7 +302,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         absorb=absorb,
         aborted=aborted,
         release=release,
-        preview=lambda params, _share: by_rounds(counting.preview(params)),
+        preview=lambda params, draws: by_rounds(counting.preview(params, draws)),
         planned=lambda run: counting.planned(run.params),
         when=when,
         universe=counting.universe,

@@ -99,7 +99,7 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
             return outcome
         labels = _nearest(values, np.array(outcome.result["centres"]), params)
         return replace(outcome, evaluation=_compared(dataset, labels))
-    report = sound_report(params, method, per_axis, reproducible=reproducible)
+    report = sound_report(params, method, per_axis, len(values), reproducible=reproducible)
     if method == "laplace-points":
         return _points(dataset, columns, values, params, context, report)
     return _grid(
@@ -151,7 +151,7 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
         return exact_report(params, plan, reproducible=False)
     if method == "grid-core" and is_adaptive(params):
         return adaptive_report(params, reproducible=False)
-    return sound_report(params, method, per_axis, reproducible=False)
+    return sound_report(params, method, per_axis, params.n_hint, reproducible=False)
 
 
 # ---------------------------------------------------------------------------------- what goes in

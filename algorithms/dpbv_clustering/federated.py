@@ -156,27 +156,36 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 def finish(state: FederatedState) -> Outcome:
     """The result."""
     if isinstance(state, AdaptiveState):
-        report = preview_rounds(state.params)
+        report = preview_rounds(state.params, state.steps.plan.noise_share)
         if state.truncated:
             report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
-        found = outcome_of(state.steps, state.grid, state.columns, state.params, report)
+        found = outcome_of(
+            state.steps, state.grid, state.columns, state.params, report, state.params.n_hint
+        )
         return replace(found, result={**found.result, "truncated": state.truncated})
     steps = state.steps
     assert steps.counts is not None
     counts = steps.counts.astype(np.float64)
-    report = preview_rounds(steps.params)
+    report = preview_rounds(steps.params, steps.noise_share)
     return grid_outcome(
         steps.cells, counts, release_grid(steps), state.columns, steps.params, report
     )
 
 
-def preview_rounds(params: Parameters) -> PrivacyReport:
+def preview_rounds(params: Parameters, noise_share: Fraction) -> PrivacyReport:
     """The report of a run, before any data. Raises BadParameter."""
     per_axis = _per_axis(params)
     assert params.bounds is not None
     if _adaptive(params):
-        return adaptive_report(params, reproducible=False, over_curators=True)
-    return grid_core_report(params, per_axis, len(params.bounds), reproducible=False)
+        return adaptive_report(params, reproducible=False, noise_share=noise_share)
+    return grid_core_report(
+        params,
+        per_axis,
+        len(params.bounds),
+        params.n_hint,
+        reproducible=False,
+        noise_share=noise_share,
+    )
 
 
 def planned(state: FederatedState) -> int:
@@ -210,7 +219,7 @@ ROUNDS: Final = FederatedRounds(
     absorb=take,
     aborted=aborted,
     release=finish,
-    preview=lambda params, _share: preview_rounds(params),
+    preview=preview_rounds,
     planned=planned,
     when=f"stance sound, method {METHOD_OF_ROUNDS}",
 )
@@ -364,9 +373,9 @@ def _report(
         make = paper_report if stance == "paper" else exact_report
         report = make(params, plan, reproducible=False)
     elif isinstance(found, CellReports):
-        report = sound_report(params, "grid-ldp", found.per_axis, reproducible=False)
+        report = sound_report(params, "grid-ldp", found.per_axis, None, reproducible=False)
     else:
-        report = sound_report(params, "laplace-points", 0, reproducible=False)
+        report = sound_report(params, "laplace-points", 0, None, reproducible=False)
     cost = found.cost
     charged = Charge(ledger="curators", privacy_unit="record", outside_budget=True)
     if cost is not None:

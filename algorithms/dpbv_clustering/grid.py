@@ -18,7 +18,7 @@ from algorithms.dpbv_clustering.clustering_methods import kmeans
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters, make_box
 from algorithms.kmeans.algorithm import centres_file, pictures
 from algorithms.kmeans.plan import LOW_DIMENSION, Plan, PlanImpossible, make_plan
-from algorithms.kmeans.report import planned_split, start_name
+from algorithms.kmeans.report import error_of_centres, planned_split, start_name
 from algorithms.kmeans.sound_run import Rows, State, release, run_central
 from tacit.encoders.dpbv_clustering import Cells, Flip, Floats, Ints
 from tacit.encoders.kmeans import Grid
@@ -263,7 +263,7 @@ def published(
     plan = plan_of(params, len(values))
     grid = grid_of(params, plan)
     state = run_central(Rows(values), grid, plan, params.public_seed, context)
-    return outcome_of(state, grid, columns, params, report)
+    return outcome_of(state, grid, columns, params, report, len(values))
 
 
 def grid_of(params: Parameters, plan: Plan) -> Grid:
@@ -274,11 +274,18 @@ def grid_of(params: Parameters, plan: Plan) -> Grid:
 
 
 def outcome_of(
-    state: State, grid: Grid, columns: tuple[str, ...], params: Parameters, report: PrivacyReport
+    state: State,
+    grid: Grid,
+    columns: tuple[str, ...],
+    params: Parameters,
+    report: PrivacyReport,
+    size: int | None,
 ) -> Outcome:
-    """Centres, to the nearest of which a curator assigns its rows, and their noisy masses."""
+    """Centres, to the nearest of which a curator assigns its rows, and their noisy masses. size:
+    public number of records, or its hint."""
     plan, found = state.plan, release(state)
     centres = grid.raw(found.centres)
+    error = error_of_centres(size, grid, plan, found)
     return Outcome(
         {
             "method": "grid-core",
@@ -292,7 +299,7 @@ def outcome_of(
             "plan": {"mode": plan.mode, "start": start_name(plan), "split": planned_split(plan)},
             "warning": None,
         },
-        report,
+        report.model_copy(update={"error": error}),
         (centres_file(centres, columns, found.counts),),
         pictures(state, found, grid, columns),
         {"public_seed": params.public_seed},

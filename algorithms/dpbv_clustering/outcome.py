@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from algorithms.contract import Outcome, Plot, ResultFile
+from algorithms.contract import Outcome, Plot, ResultFile, with_verdict
 from algorithms.dpbv_clustering.clustering_methods import KMeansResult, kmeans
 from algorithms.dpbv_clustering.grid import GridClustering
 from algorithms.dpbv_clustering.paper import Found
@@ -259,6 +259,9 @@ def grid_outcome(
     evaluation: dict[str, Any] | None = None,
 ) -> Outcome:
     """What is published of noisy counts (cells,) and their clusters."""
+    if not found.clusters:
+        nothing = with_verdict(report.error or {}, "noise", "no cell stands out from the noise")
+        report = report.model_copy(update={"error": nothing})
     drawn: list[Callable[[], Plot]] = []
     if len(columns) == 2:
         drawn.append(lambda: grid(cells, counts, found, columns))

@@ -13,10 +13,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, by_error, with_verdict, without_verdict
 from algorithms.dpbv_clustering.clustering_methods import gaussian_epsilon
-from algorithms.dpbv_clustering.distances import Decoder
-from algorithms.dpbv_clustering.grid import laplace_deviation
+from algorithms.dpbv_clustering.forecasts import (
+    bit_error,
+    error_of_bits,
+    error_of_plan,
+    even_distance,
+    with_verdict_of_grid,
+)
+from algorithms.dpbv_clustering.grid import laplace_deviation, unary_deviation
 from algorithms.dpbv_clustering.paper import attack
 from algorithms.dpbv_clustering.parameters import BitPlan, Method, Parameters
 from tacit.accounting.randomised_response import delta_of_responses, total_epsilon
@@ -145,16 +151,17 @@ def assembled(
 
 
 def sound_report(
-    params: Parameters, method: Method, per_axis: int, *, reproducible: bool
+    params: Parameters, method: Method, per_axis: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
-    """Of the methods that take no bits. Raises ValueError for the one that does."""
+    """Of the methods that take no bits; rows: their public number, or its hint. Raises ValueError
+    for the one that does."""
     assert params.bounds is not None
     dimension = len(params.bounds)
     match method:
         case "grid-core":
-            return grid_core_report(params, per_axis, dimension, reproducible=reproducible)
+            return grid_core_report(params, per_axis, dimension, rows, reproducible=reproducible)
         case "grid-ldp":
-            return _grid_ldp_report(params, per_axis, dimension, reproducible=reproducible)
+            return _grid_ldp_report(params, per_axis, dimension, rows, reproducible=reproducible)
         case "laplace-points":
             return _points_report(params, dimension, reproducible=reproducible)
         case _:
@@ -162,12 +169,24 @@ def sound_report(
 
 
 def grid_core_report(
-    params: Parameters, per_axis: int, dimension: int, *, reproducible: bool
+    params: Parameters,
+    per_axis: int,
+    dimension: int,
+    rows: int | None,
+    *,
+    reproducible: bool,
+    noise_share: Fraction = Fraction(1),
 ) -> PrivacyReport:
-    """Counts with discrete Laplace noise of scale 2 / epsilon."""
+    """Counts with discrete Laplace noise of scale 2 / epsilon; noise_share: in units of it."""
     epsilon = params.epsilon
     scale = 2 / epsilon
     cells = per_axis**dimension
+    deviation = laplace_deviation(scale) * math.sqrt(noise_share)
+    error = {
+        "basis": "the noise alone, of the count of a cell. Masses and centres of clusters are of "
+        "the cells that stand out of it: what the others hold is missing from them",
+        "sd_of_a_count": deviation,
+    }
     lines = [pure_line(epsilon, "replace", "the number of rows is public")]
     if params.cells_per_axis is not None:
         declared = "cells_per_axis was declared, so that nothing follows from the number of rows"
@@ -186,11 +205,7 @@ def grid_core_report(
         ),
         sampler=sampler_delta(cells, epsilon),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC),
-        error={
-            "basis": "the noise alone, of the count of a cell. Masses and centres of clusters are "
-            "of the cells that stand out of it: what the others hold is missing from them",
-            "sd_of_a_count": laplace_deviation(scale),
-        },
+        error=with_verdict_of_grid(error, params, per_axis, dimension, deviation, rows),
         details={"cells": cells, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -198,11 +213,21 @@ def grid_core_report(
 
 
 def _grid_ldp_report(
-    params: Parameters, per_axis: int, dimension: int, *, reproducible: bool
+    params: Parameters, per_axis: int, dimension: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
     """Optimised unary encoding of one cell."""
     flip = Flip.of_epsilon(params.epsilon)
-    quotient = float(flip.probability * (1 - flip.probability)) ** 0.5
+    of_one = unary_deviation(float(flip.probability), 1)
+    error = {
+        "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres of "
+        "clusters are of the cells that stand out of it: what the others hold is missing",
+        "sd_of_a_share_times_sqrt_rows": of_one,
+    }
+    if rows is None:
+        error = without_verdict(error, "needs the number of rows, or n_hint")
+    else:
+        deviation = of_one * math.sqrt(rows)
+        error = with_verdict_of_grid(error, params, per_axis, dimension, deviation, rows)
     return assembled(
         "sound",
         "grid-ldp",
@@ -210,11 +235,7 @@ def _grid_ldp_report(
         Released((pure_line(params.epsilon),), params.epsilon),
         noise=(coin(flip, "every other cell"), coin(None, "the own cell")),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC, "flip probabilities"),
-        error={
-            "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres "
-            "of clusters are of the cells that stand out of it: what the others hold is missing",
-            "sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability)),
-        },
+        error=error,
         details={
             "cells": per_axis**dimension,
             "flip_probability": format_exact(flip.probability),
@@ -228,6 +249,11 @@ def _grid_ldp_report(
 def _points_report(params: Parameters, dimension: int, *, reproducible: bool) -> PrivacyReport:
     """Every coordinate with discrete Laplace noise."""
     scale = point_scale(dimension, params.epsilon)
+    deviation = math.sqrt(2) * float(scale) / POINT_STEPS
+    relative = deviation / even_distance(params, dimension)
+    figure = (
+        f"a record's coordinate errs by {relative:.2g} of the distance of {params.k} even centres"
+    )
     return assembled(
         "sound",
         "laplace-points",
@@ -246,7 +272,9 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
         ),
         sampler=sampler_delta(dimension, params.epsilon),
         public_parameters=("bounds", ROWS_ARE_PUBLIC),
-        error={"sd_of_a_coordinate_over_its_range": math.sqrt(2) * float(scale) / POINT_STEPS},
+        error=with_verdict(
+            {"sd_of_a_coordinate_over_its_range": deviation}, by_error(relative), figure
+        ),
         details={"data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -258,10 +286,12 @@ _MOST_DRAWS = 200_000
 
 
 def adaptive_report(
-    params: Parameters, *, reproducible: bool, over_curators: bool = False
+    params: Parameters, *, reproducible: bool, noise_share: Fraction | None = None
 ) -> PrivacyReport:
     """From the parameters alone: the plan, which the number of rows or its hint decides, is in the
-    result."""
+    result, and so is then the error. noise_share: over curators, of a sum in units of noise that
+    hides two records; None for stored rows."""
+    over_curators = noise_share is not None
     size = "n_hint" if over_curators else ROWS_ARE_PUBLIC
     lines = [pure_line(params.epsilon, "replace", f"{size} is public")]
     if over_curators:
@@ -291,7 +321,7 @@ def adaptive_report(
         ),
         sampler=sampler_delta(_MOST_DRAWS, params.epsilon),
         public_parameters=("bounds", size),
-        error={"basis": "as that of kmeans at half the epsilon; its preview names the figures"},
+        error=error_of_plan(params, noise_share),
         details={"method": method, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -299,7 +329,6 @@ def adaptive_report(
 
 
 CURVE_DELTAS: Final = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**3))
-NO_UTILITY: Final = "no_utility_expected"
 BOUNDS_FROM_DATA: Final = (
     "the bounds are the data's own: every record's bits depend on the extreme records"
 )
@@ -382,21 +411,6 @@ def leaks(params: Parameters) -> list[str]:
     return result
 
 
-def bit_error(plan: BitPlan) -> dict[str, Any]:
-    """Predicted standard deviation of a decoded distance at t, and whether that leaves any use."""
-    deviations, useless = [], False
-    for code in plan.codes:
-        decoder = Decoder.of(code, plan.flip)
-        middle = min(code.half_window, code.upper - code.lower)
-        deviation = math.sqrt(decoder.variance(middle))
-        deviations.append(deviation)
-        useless = useless or deviation > code.upper - code.lower
-    return {
-        "predicted_sd_distance": max(deviations),
-        "warning": NO_UTILITY if useless else None,
-    }
-
-
 # Spec: dpbv-clustering, sections 4, 6 and 9; jobs, "Privacy report".
 
 _LEAST_CLAIM: Final = Decimal("1e-99")
@@ -447,7 +461,7 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
         released,
         noise=(coin(plan.flip, "every bit"),),
         public_parameters=_DPBV_PARAMETERS,
-        error=bit_error(plan),
+        error=error_of_bits(params, plan),
         details=_bit_details(params, plan, released),
         reproducible=reproducible,
         evaluation=params.evaluate,

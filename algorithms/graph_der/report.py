@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Stance, by_error, with_verdict
+from algorithms.contract import Stance, by_error, by_size, with_verdict, without_verdict
 from algorithms.datasets.edge_list import MAX_EDGES
 from algorithms.graph_der.degrees import laplace_variance
 from algorithms.graph_der.exploration import Tree
@@ -451,9 +451,11 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
             "between ranges of labels follow from degrees alone, and have no forecast",
             "degree_deviation": math.sqrt(laplace_variance(float(2 / epsilon))),
         }
-        if seen is None:
-            return found
-        mean = 2 * seen.measured.size / seen.plan.vertices
+        size = params.edges_hint if seen is None else seen.measured.size
+        vertices = params.vertices if seen is None else seen.plan.vertices
+        if size is None or vertices is None:
+            return by_size(found, found["degree_deviation"], "a mean degree")
+        mean = 2 * size / vertices
         relative = found["degree_deviation"] / mean
         figure = f"the noise of a degree is {relative:.2g} of their mean, {mean:.3g}"
         return with_verdict(found, by_error(relative), figure)
@@ -471,7 +473,7 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
         plan = BlockPlan(2 * size, params.epsilon, shares, params.k, params.max_cells)
         parts = plan.expected_cells(size)
     else:
-        return found | {"reason": "needs edges_hint, or the number of edges that is released"}
+        return without_verdict(found, "needs edges_hint, or the number of edges that is released")
     ranges = plan.ranges(size)
     deviations = {area: plan.rectangle_deviation(area, ranges, parts) for area in _AREAS}
     relative = deviations[_AREAS[0]] / float(_AREAS[0] * size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from algorithms.contract import by_cosine, with_verdict
+from algorithms.contract import by_cosine, with_verdict, without_verdict
 from algorithms.graph_random_matrix.degree_vector import LEAST_COSINE
 from algorithms.graph_random_matrix.flipping import Choice
 from algorithms.graph_random_matrix.parameters import Estimator, Mode
@@ -78,13 +78,16 @@ def with_expected_cosine(
     error: dict[str, Any], choice: Choice, estimator: Estimator | None, facts: Facts | None
 ) -> dict[str, Any]:
     """The forecast with what is expected of the first vector, once the number of vertices is known;
-    of `range` there is no expectation."""
-    if facts is None:
+    of `range`, and of a given sigma, there is no expectation."""
+    if choice.chosen == "range" and "expected_cosine" not in choice.described:
         return error
+    if facts is None:
+        return without_verdict(error, "needs the number of vertices; details name examples")
     if facts.signal_below_noise:
         return with_verdict(error, "noise", "no direction stands out from the noise")
     cosines = choice.described.get("expected_cosine", {}).get(str(facts.vertices), {})
     if estimator not in cosines:
-        return error
+        reason = f"nothing is expected of {estimator} by public numbers"
+        return without_verdict(error, reason)
     figure = f"the first vector's cosine is expected to be {cosines[estimator]:.2g}"
     return with_verdict(error, by_cosine(cosines[estimator]), figure)

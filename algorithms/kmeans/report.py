@@ -103,7 +103,7 @@ def sound_report(
         ),
         assumptions=_assumptions(params),
         caveats=_caveats(params, state, early),
-        error=_error(params, grid, plan, found),
+        error=error_of_centres(params.n_hint, grid, plan, found),
         details=_details(params, plan, state),
     )
 
@@ -257,10 +257,11 @@ def _caveats(params: Parameters, state: State | None, early: bool) -> tuple[str,
     return tuple(held)
 
 
-def _error(
-    params: Parameters, grid: Grid, plan: Plan, found: Release | None
-) -> dict[str, Any] | None:
-    """The noise of a centre's coordinate (standard deviation) in the unit of its column."""
+def error_of_centres(
+    size: int | None, grid: Grid, plan: Plan, found: Release | None
+) -> dict[str, Any]:
+    """The noise of a centre's coordinate (standard deviation) in the unit of its column. size:
+    public number of records, needed where there is a zone round and nothing is found yet."""
     if not plan.rounds:
         assert plan.per_side is not None
         coarse: dict[str, Any] = {
@@ -271,13 +272,14 @@ def _error(
         }
         return _with_verdict(coarse, 1 / plan.per_side, plan, "half a cell, ")
     if found is None or found.deviations is None:
-        assert params.n_hint is not None
-        count = max(params.n_hint / plan.clusters, 1.0)
+        assert size is not None
+        count = max(size / plan.clusters, 1.0)
         scale = plan.inflation * plan.dimension / float(plan.epsilon_round * ZONE_SPLIT[0])
         deviation = math.sqrt(2) * scale / count
         widest = deviation * _half_sides(grid)
         stated: dict[str, Any] = {
-            "basis": "at most, for clusters of n_hint / k records and the widest zones",
+            "basis": "at most, for clusters of n / k records (n: n_hint, or rows whose number is "
+            "public) and the widest zones",
             "standard_deviation": [amount(Fraction(value)) for value in widest],
         }
         return _with_verdict(stated, deviation, plan, "at most ")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, by_cosine, with_verdict, without_verdict
 from algorithms.path_publishing.levelled_graph import epsilon_of, fake_probability, wrong_threshold
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
 from tacit.report.builder import (
@@ -25,6 +25,7 @@ from tacit.report.model import Charge, Claim, Neighbouring, NoiseStatement, Priv
 from tacit.wire import format_exact
 
 PUBLIC: Final = ("every parameter of the job",)
+EXACT: Final = "the path is read without error"
 EXACT_MAP: Final = "Users hold the exact map of which the publication was made."
 KNOWN_REST: Final = "Edges off the path are not secret: an adversary knows them anyway."
 SECOND_PATH: Final = (
@@ -148,7 +149,9 @@ def _complement(params: Parameters) -> PrivacyReport:
         voided_by=(SECOND_PATH,),
         assumptions=(EXACT_MAP, KNOWN_REST),
         caveats=("Does not protect edges off the path.",),
-        error={"recovery": "exact", "direction": _direction_error(params)},
+        error=with_verdict(
+            {"recovery": "exact", "direction": _direction_error(params)}, "useful", EXACT
+        ),
         details={"discloses": list(COMPLEMENT_DISCLOSES)},
     )
 
@@ -188,12 +191,7 @@ def _randomized(params: Parameters) -> PrivacyReport:
         caveats=(
             "k changed pairs cost k epsilon: another path of n vertices may differ in 2(n - 1).",
         ),
-        error={
-            "recovery": "a holder of the map gets the likeliest path, which may be wrong; shares "
-            "of random maps in which it is the true one, without its direction",
-            "estimated_success": _recovery_estimates(params.epsilon),
-            "direction": _direction_error(params),
-        },
+        error=_error_of_recovery(params, params.epsilon),
         details={
             "epsilon_of_threshold": amount(epsilon_of(threshold)),
             "discloses": list(RANDOMIZED_DISCLOSES),
@@ -229,7 +227,7 @@ def _sealed(params: Parameters) -> PrivacyReport:
         voided_by=("a recipient's private key that gets out, at any time",),
         assumptions=(GENUINE_KEYS,),
         caveats=("Trust lies in how the keys were distributed.",),
-        error={"recovery": "exact", "direction": "exact"},
+        error=with_verdict({"recovery": "exact", "direction": "exact"}, "useful", EXACT),
     )
 
 
@@ -255,6 +253,23 @@ def _direction_error(params: Parameters) -> str:
     if params.epsilon_dir is None:
         return "not published"
     return f"wrong with probability {1 / (1 + math.exp(float(params.epsilon_dir))):.3g}"
+
+
+def _error_of_recovery(params: Parameters, epsilon: Fraction) -> dict[str, Any]:
+    """The verdict is that of the largest map that was tried: larger ones are found less often."""
+    estimates = _recovery_estimates(epsilon)
+    error = {
+        "recovery": "a holder of the map gets the likeliest path, which may be wrong; shares "
+        "of random maps in which it is the true one, without its direction",
+        "estimated_success": estimates,
+        "direction": _direction_error(params),
+    }
+    share = estimates[-1]["share"]
+    if share is None:
+        return without_verdict(error, "measured for epsilons of 1 to 8 alone")
+    size, edges = estimates[-1]["vertices"], estimates[-1]["edges"]
+    figure = f"the path is found in {share} of random maps of {size} vertices and {edges} edges"
+    return with_verdict(error, by_cosine(float(share)), figure)
 
 
 def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:

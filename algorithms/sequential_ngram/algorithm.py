@@ -26,7 +26,7 @@ from algorithms.contract import (
     Stance,
 )
 from algorithms.counts.keeper import adder
-from algorithms.counts.released_files import ErrorOfCounts, Named, errors_of_counts, multiset_files
+from algorithms.counts.released_files import FileErrors, Named, errors_of_counts, multiset_files
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
 from algorithms.drawing import BLUE, COLOURS, can_draw, picture
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
@@ -41,7 +41,7 @@ from algorithms.sequential_ngram.parameters import (
 )
 from algorithms.sequential_ngram.publication import Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
-from algorithms.sequential_ngram.settings import least_budget
+from algorithms.sequential_ngram.settings import ONE_DRAW, least_budget
 from tacit.encoders.sequential_ngram_counts import COUNTER, LengthsByRange
 from tacit.records.items import Sequences
 from tacit.records.text_files import line_of, listed
@@ -112,7 +112,13 @@ def published(
             "extended_grams": release.grams.size - known,
             "patterns": [{"items": items, "count": count} for items, count in named[:10]],
         },
-        report=ngram_report(params, stance, release.transcript, file_errors(release)),
+        report=ngram_report(
+            params,
+            stance,
+            release.transcript,
+            file_errors(release),
+            release.transcript.settings.draws,
+        ),
         files=(
             *multiset_files(
                 "synthetic",
@@ -126,17 +132,19 @@ def published(
     )
 
 
-def file_errors(release: Release) -> tuple[ErrorOfCounts, ...]:
+def file_errors(release: Release) -> FileErrors:
     """Of how often the synthetic sequences have each single item."""
     settings = release.transcript.settings
     stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
     noise = stretch * settings.l_max / float(settings.root_budget), float(settings.draws)
-    return errors_of_counts(release.root, release.items.astype(np.float64), *noise)
+    released = release.items.astype(np.float64)
+    return FileErrors(errors_of_counts(release.root, released, *noise), released)
 
 
-def preview(params: Parameters, stance: Stance) -> PrivacyReport:
-    """The report of a run, before any data. Raises what `check_parameters` raises."""
-    return ngram_report(params, stance)
+def preview(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> PrivacyReport:
+    """The report of a run, before any data; draws: whole noises that a count holds. Raises what
+    `check_parameters` raises."""
+    return ngram_report(params, stance, draws=draws)
 
 
 def _evaluated(
@@ -327,7 +335,7 @@ ROUNDS: Final = counting_rounds(
         truncated=truncated,
         planned=planned,
         release=release,
-        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
+        preview=lambda params, draws: preview(with_cell_limit(params, MOST_CELLS), "sound", draws),
         universe=lambda params: resolved_universe(params, "sound"),
         forecast=planned_questions,
     ),

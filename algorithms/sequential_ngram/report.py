@@ -7,12 +7,11 @@ the released transcript alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance, universe_size
-from algorithms.counts.released_files import ErrorOfCounts
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, universe_size, without_verdict
+from algorithms.counts.released_files import FileErrors
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     check_parameters,
@@ -20,7 +19,7 @@ from algorithms.sequential_ngram.parameters import (
     root_of,
 )
 from algorithms.sequential_ngram.publication import Transcript
-from algorithms.sequential_ngram.settings import empty_threshold
+from algorithms.sequential_ngram.settings import ONE_DRAW, empty_threshold
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,
@@ -37,6 +36,7 @@ from tacit.wire import format_exact
 NAME: Final = "sequential-ngram"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.6"
 
+WORK: Final = Work(item_bytes=6_000, item_us=18, entry_bytes=150, entry_us=4.4)
 _PARTS: Final = ("counts of grams, at most", "lengths")
 """The second only where l_max is auto."""
 
@@ -61,10 +61,11 @@ def ngram_report(
     params: Parameters,
     stance: Stance,
     transcript: Transcript | None = None,
-    errors: Sequence[ErrorOfCounts] = (),
+    errors: FileErrors | None = None,
+    draws: Fraction = ONE_DRAW,
 ) -> PrivacyReport:
     """The report of a run, with the errors of its file; without a transcript, of one that is
-    planned.
+    planned. draws: whole noises that a count holds.
 
     Raises what `check_parameters` raises.
     """
@@ -135,7 +136,7 @@ def ngram_report(
         ),
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
-        error=_error(params, stance, errors),
+        error=_error(params, stance, errors, draws),
         details=_details(params, stance, transcript),
     )
 
@@ -160,25 +161,25 @@ def _sampler_delta(params: Parameters, stance: Stance) -> Fraction:
 
 
 def _error(
-    params: Parameters, stance: Stance, errors: Sequence[ErrorOfCounts]
+    params: Parameters, stance: Stance, errors: FileErrors | None, draws: Fraction
 ) -> dict[str, Any] | None:
-    """From public values only; None while the universe is not known."""
+    """From public values only."""
     size = universe_size(params.universe)
     if size is None:
-        return None
+        return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
     budget = (params.epsilon - params.length_budget(stance)) / params.n_max
-    threshold = empty_threshold(params.longest(stance), size, paper=stance == "paper")(budget)
+    longest, paper = params.longest(stance), stance == "paper"
+    threshold = empty_threshold(longest, size, paper=paper, draws=draws)(budget)
+    deviation = math.sqrt(2 * draws) * longest / float(budget)
     result: dict[str, Any] = {
         "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
         "of single items have the most noise"
         + ("; with l_max auto, at most" if params.length_budget(stance) else "")
         + ". The synthetic sequences are further off: the report of the run states by how much",
         "threshold_of_single_items": amount(Fraction(threshold)),
-        "noise_standard_deviation_of_single_items": amount(
-            Fraction(math.sqrt(2) * params.longest(stance) / float(budget))
-        ),
+        "noise_standard_deviation_of_single_items": amount(Fraction(deviation)),
     }
-    if errors:
+    if errors is not None:
         result["basis_of_items"] = (
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
@@ -187,8 +188,13 @@ def _error(
             "later items were like the first ones. "
             "Orders of items are not in these figures"
         )
-        result["items"] = [error.json() for error in errors]
-    return result
+        result["items"] = errors.json()
+    if paper:
+        return result
+    result["work"] = WORK.json(size)
+    if errors is None:
+        return by_size(result, deviation, "how often an item occurs")
+    return errors.with_verdict(result, "items")
 
 
 def _details(params: Parameters, stance: Stance, transcript: Transcript | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from algorithms.contract import (
 )
 from algorithms.counts.released_files import (
     Cut,
-    ErrorOfCounts,
+    FileErrors,
     Named,
     errors_of_counts,
     multiset_files,
@@ -44,6 +44,7 @@ from algorithms.sequential_prefix_tree.counts import (
 )
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
+    ONE_DRAW,
     Parameters,
     Settings,
     resolved,
@@ -127,7 +128,9 @@ def published(
             "sequences": release.sequences,
             "rows": release.rows,
         },
-        report=prefix_tree_report(params, settings.stance, file_errors(release, settings)),
+        report=prefix_tree_report(
+            params, settings.stance, file_errors(release, settings), settings.draws
+        ),
         files=(
             *_synthetic_files(release, universe, context, expanded=params.expanded),
             _tree_file(release, universe, context),
@@ -136,10 +139,10 @@ def published(
     )
 
 
-def file_errors(release: Release, settings: Settings) -> tuple[ErrorOfCounts, ...]:
+def file_errors(release: Release, settings: Settings) -> FileErrors:
     """Of how many synthetic sequences begin with each item."""
     if not release.tree.levels:
-        return ()
+        return FileErrors((), np.zeros(0))
     first = release.tree.levels[0]
     held = np.zeros(first.size)
     for depth, copies in enumerate(release.copies, start=1):
@@ -149,12 +152,14 @@ def file_errors(release: Release, settings: Settings) -> tuple[ErrorOfCounts, ..
     test = settings.item_test
     noise = 1 / float(test.rate), float(settings.draws)
     cut = Cut(float(test.threshold), settings.layout.items - first.size)
-    return errors_of_counts(first.counts.astype(np.float64), held, *noise, cut)
+    errors = errors_of_counts(first.counts.astype(np.float64), held, *noise, cut)
+    return FileErrors(errors, held, cut)
 
 
-def preview(params: Parameters, stance: Stance) -> PrivacyReport:
-    """The report of a run, before any data. Raises what `check_parameters` raises."""
-    return prefix_tree_report(params, stance)
+def preview(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> PrivacyReport:
+    """The report of a run, before any data; draws: whole noises that a count holds. Raises what
+    `check_parameters` raises."""
+    return prefix_tree_report(params, stance, draws=draws)
 
 
 # ----------------------------------------------------------------------------------------- files
@@ -337,7 +342,7 @@ ROUNDS: Final = counting_rounds(
         truncated=truncated,
         planned=planned,
         release=release,
-        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
+        preview=lambda params, draws: preview(with_cell_limit(params, MOST_CELLS), "sound", draws),
         universe=lambda params: resolved(params, "sound")[0],
         forecast=planned_questions,
     ),

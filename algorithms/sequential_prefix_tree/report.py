@@ -7,13 +7,13 @@ alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
-from algorithms.counts.released_files import ErrorOfCounts
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, without_verdict
+from algorithms.counts.released_files import FileErrors
 from algorithms.sequential_prefix_tree.parameters import (
+    ONE_DRAW,
     Parameters,
     Settings,
     check_parameters,
@@ -37,6 +37,7 @@ from tacit.wire import format_exact
 NAME: Final = "sequential-prefix-tree"
 THEOREM: Final = "Chen's thesis, chapter 6, Theorem 6.4"
 
+WORK: Final = Work(item_bytes=2_500, item_us=6, entry_bytes=40, entry_us=2.2)
 _SPLIT: Final = (
     "The printed split gives groups 2/f of a level's budget, all of it at f = 2, the source's own "
     "illustration: the items would get noise without bound. Sound gives groups half at most; paper "
@@ -60,13 +61,16 @@ _HEIGHT: Final = "The height chosen by looking at errors on the data is not cove
 
 
 def prefix_tree_report(
-    params: Parameters, stance: Stance, errors: Sequence[ErrorOfCounts] = ()
+    params: Parameters,
+    stance: Stance,
+    errors: FileErrors | None = None,
+    draws: Fraction = ONE_DRAW,
 ) -> PrivacyReport:
-    """The report of a run, planned or done (then with the errors of its file). Raises what
-    `check_parameters` raises."""
+    """The report of a run, planned or done (then with the errors of its file); draws: whole noises
+    that a count holds. Raises what `check_parameters` raises."""
     check_parameters(params, stance)
     layout = known_layout(params)
-    settings = None if layout is None else settings_of(params, stance, layout)
+    settings = None if layout is None else settings_of(params, stance, layout, draws)
     builder = ReportBuilder(NAME, "tacit algorithms.sequential_prefix_tree", stance, "sequence")
     return builder.report(
         "noisy prefix tree",
@@ -128,7 +132,7 @@ def prefix_tree_report(
         ),
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
-        error=None if settings is None else _error(params, settings, errors),
+        error=_error(params, stance, settings, errors),
         details=_details(params, settings),
     )
 
@@ -163,29 +167,35 @@ def _defects(params: Parameters) -> tuple[str, ...]:
 
 
 def _error(
-    params: Parameters, settings: Settings, errors: Sequence[ErrorOfCounts]
-) -> dict[str, Any]:
+    params: Parameters, stance: Stance, settings: Settings | None, errors: FileErrors | None
+) -> dict[str, Any] | None:
     """From public values only."""
+    if settings is None:
+        return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
+    deviation = math.sqrt(2 * settings.draws) / float(settings.item_test.rate)
     result: dict[str, Any] = {
         "basis": "a prefix that fewer sequences share than a threshold is not explored; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
-        "noise_standard_deviation_of_items": amount(
-            Fraction(math.sqrt(2) / float(settings.item_test.rate))
-        ),
+        "noise_standard_deviation_of_items": amount(Fraction(deviation)),
     }
     if settings.group_test is not None:
         result["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
     if params.height == 1:
         result["basis"] += "; only first items are counted"
-    if errors:
+    if errors is not None:
         result["basis_of_first_items"] = (
             "file less truth, of how many sequences begin with an item, by what the run made of "
             "its noisy counts: thresholds, consistent counts, whole copies. Later items are lost "
             "where a prefix is cut, which the noisy counts do not show"
         )
-        result["first_items"] = [error.json() for error in errors]
-    return result
+        result["first_items"] = errors.json()
+    if stance == "paper":
+        return result
+    result["work"] = WORK.json(settings.layout.items)
+    if errors is None:
+        return by_size(result, deviation, "how many sequences share a beginning")
+    return errors.with_verdict(result, "first items")
 
 
 def _details(params: Parameters, settings: Settings | None) -> dict[str, Any]:

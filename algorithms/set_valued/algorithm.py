@@ -19,12 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
-from algorithms.counts.released_files import ErrorOfCounts, Named, multiset_files
+from algorithms.counts.released_files import FileErrors, Named, multiset_files
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.drawing import BLUE, RED, can_draw, picture
 from algorithms.set_valued.counts import publish
-from algorithms.set_valued.margins import Margins, measured_lengths, measured_margins
+from algorithms.set_valued.margins import (
+    Margins,
+    estimated_items,
+    measured_lengths,
+    measured_margins,
+)
 from algorithms.set_valued.parameters import (
+    ONE_DRAW,
     Parameters,
     resolved_universe,
     settings_of,
@@ -42,7 +48,7 @@ from algorithms.set_valued.records import (
 )
 from algorithms.set_valued.release_error import errors_of_items
 from algorithms.set_valued.remainder import Measured, remainder, rest_rows
-from algorithms.set_valued.report import NAME, set_valued_report
+from algorithms.set_valued.report import NAME, errors_of_histogram, set_valued_report
 from algorithms.set_valued.settings import Row, RowCap, Transcript
 from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.records.items import Transactions
@@ -225,6 +231,9 @@ RESULT: Final = {
     "independent)",
     "release.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
     "quotes where one has a blank",
+    "items.csv": "a line for each item: how many records kept it, noisy, and how many have it, as "
+    "estimated by the law of all counts; over all items it errs less than the synthetic records "
+    "where most are rare (diffpart+rest, rest)",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
     "how many splits had it (diffpart)",
     "histogram.npy": "noisy counts of all itemsets, negative ones too, by bit mask (basic)",
@@ -303,7 +312,7 @@ def published_with_rest(
     stance: Stance,
     universe: tuple[str, ...],
     context: Context,
-    draws: Fraction = Fraction(1),
+    draws: Fraction = ONE_DRAW,
 ) -> tuple[Outcome, tuple[Row, ...]]:
     """Everything that leaves a run of `diffpart+rest` or `rest`, and its rows: those of DiffPart,
     then what they lack, drawn from the context's stream. A function of noisy counts; draws: whole
@@ -324,8 +333,12 @@ def published_with_rest(
     }
     outcome = Outcome(
         result={**_summary(method, released, transcript), **own},
-        report=_report(params, stance, universe, measured, transcript, margins, errors),
-        files=(*_files_by_kind(measured, rest, universe, context), _splits_file(transcript)),
+        report=_report(params, stance, universe, measured, transcript, margins, errors, draws),
+        files=(
+            *_files_by_kind(measured, rest, universe, context),
+            _items_file(margins, universe, draws),
+            _splits_file(transcript),
+        ),
         plots=pictures(released),
     )
     return outcome, released
@@ -347,7 +360,8 @@ def _report(
     rows: Sequence[Row],
     transcript: Transcript,
     margins: Margins | None,
-    errors: Sequence[ErrorOfCounts] = (),
+    errors: FileErrors | None = None,
+    draws: Fraction = ONE_DRAW,
 ) -> PrivacyReport:
     return set_valued_report(
         params,
@@ -358,6 +372,7 @@ def _report(
         derived=params.universe is None,
         margins=margins,
         errors=errors,
+        draws=draws,
     )
 
 
@@ -381,8 +396,10 @@ def histogram_outcome(
     stance: Stance,
     universe: tuple[str, ...],
     context: Context,
+    draws: Fraction = ONE_DRAW,
 ) -> tuple[Outcome, tuple[Row, ...]]:
-    """What is published of a noisy histogram (2^items,), and its rows. Raises RowCap."""
+    """What is published of a noisy histogram (2^items,), and its rows; draws: whole noises that a
+    cell holds. Raises RowCap."""
     cells = clipped(noisy)
     if np.count_nonzero(cells) > params.max_rows:
         raise RowCap(params.max_rows, "A histogram has about half of its empty cells above 0.")
@@ -395,7 +412,14 @@ def histogram_outcome(
             "rows": len(rows),
             "records": int(cells.sum()),
         },
-        report=set_valued_report(params, stance, len(universe), derived=params.universe is None),
+        report=set_valued_report(
+            params,
+            stance,
+            len(universe),
+            derived=params.universe is None,
+            errors=errors_of_histogram(noisy, params, len(universe), draws),
+            draws=draws,
+        ),
         files=(
             *_release_files(rows, universe, context),
             ResultFile.binary(
@@ -409,11 +433,13 @@ def histogram_outcome(
     return outcome, rows
 
 
-def preview(params: Parameters, stance: Stance) -> PrivacyReport:
-    """The report of a run, before any data. Raises what `check_parameters` raises."""
+def preview(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> PrivacyReport:
+    """The report of a run, before any data; draws: whole noises that a count holds. Raises what
+    `check_parameters` raises."""
     known = params.universe is not None and not isinstance(params.universe, DatasetReference)
     items = len(params.universe) if known else None  # type: ignore[arg-type]
-    return set_valued_report(params, stance, items, derived=params.universe is None)
+    derived = params.universe is None
+    return set_valued_report(params, stance, items, derived=derived, draws=draws)
 
 
 # ------------------------------------------------------------------------------------ evaluation
@@ -478,6 +504,17 @@ def _named(rows: Sequence[Row], universe: tuple[str, ...], context: Context) -> 
         if number % _BEAT_ROWS == 0:
             context.progress(0.95, "writing")
         yield [universe[item] for item in items], count
+
+
+def _items_file(margins: Margins, universe: tuple[str, ...], draws: Fraction) -> ResultFile:
+    """A line for each item in the order of the universe."""
+    text = io.StringIO()
+    text.write(line_of(("item", "noisy", "records")))
+    estimates = estimated_items(margins, draws).tolist()
+    for item, noisy, estimate in zip(universe, margins.items.tolist(), estimates, strict=True):
+        text.write(line_of((item, noisy, f"{estimate:.6g}")))
+    about = "records with each item: the noisy count of those that kept it, and an estimate of all"
+    return ResultFile.csv("items.csv", text.getvalue(), about)
 
 
 def _splits_file(transcript: Transcript) -> ResultFile:

@@ -94,8 +94,10 @@ def parts(params: Parameters, draws: Fraction) -> DiffPart:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Of `basic`: the noisy counts (2^items,) by bit mask, None before the question."""
+    """Of `basic`: the noisy counts (2^items,) by bit mask, None before the question; draws: whole
+    noises that a sum holds."""
 
+    draws: Fraction
     counts: Ints | None = None
 
 
@@ -152,7 +154,7 @@ def first(params: Parameters, draws: Fraction) -> Held:
     """The state before any question."""
     method = method_of(params)
     if method == "basic":
-        return Histogram()
+        return Histogram(draws)
     tree = parts(params, draws).first()
     return tree if method == "diffpart" else WithRest(tree, draws)
 
@@ -232,8 +234,8 @@ def _ask_all(params: Parameters, state: Histogram) -> Question | None:
     return Question("itemsets", document, 1, document.sizes, (params.epsilon,), rate_of)
 
 
-def _absorb_all(_state: Histogram, _question: Question, answer: Answer) -> Histogram:
-    return Histogram(np.concatenate(([0], answer.dense().astype(np.int64))))
+def _absorb_all(state: Histogram, _question: Question, answer: Answer) -> Histogram:
+    return replace(state, counts=np.concatenate(([0], answer.dense().astype(np.int64))))
 
 
 def planned(params: Parameters) -> int:
@@ -297,7 +299,7 @@ def release(params: Parameters, state: Held) -> Outcome:
     context = SequentialContext()
     if isinstance(state, Histogram):
         assert state.counts is not None
-        return histogram_outcome(state.counts, own, "sound", items, context)[0]
+        return histogram_outcome(state.counts, own, "sound", items, context, state.draws)[0]
     if isinstance(state, WithRest):
         tree, margins = state.tree, state.margins(params.epsilon)
         counts = [margins.lengths, margins.items]
@@ -321,7 +323,7 @@ ROUNDS: Final = counting_rounds(
         truncated=lambda _state: None,
         planned=planned,
         release=release,
-        preview=lambda params: preview(over_curators(params), "sound"),
+        preview=lambda params, draws: preview(over_curators(params), "sound", draws),
         universe=universe,
         forecast=planned_questions,
     ),

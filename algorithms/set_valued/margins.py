@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.counts.contract import threshold
+from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.set_valued.records import Itemsets
 from algorithms.simplex import on_simplex
 from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
@@ -160,6 +161,19 @@ def measured_margins(
 def deviation_of(scale: Fraction, draws: Fraction = Fraction(1)) -> float:
     """Standard deviation of a count; draws: whole noises that it holds."""
     return float(scale) * math.sqrt(2 * draws)
+
+
+def estimated_items(margins: Margins, draws: Fraction = Fraction(1)) -> Floats:
+    """Records with each item (universe,): the mean of what it can be, given its noisy count and the
+    law of all counts, as if what records did not keep were like what they kept. Post-processing; it
+    errs least over all items where most are rare. draws: whole noises that a count holds. Spec:
+    graph-der, section 10.2."""
+    found = np.maximum(margins.items, 0).astype(np.float64)
+    scale = margins.deviation / math.sqrt(2 * draws)
+    if scale:
+        found = DegreeLaw.of(margins.items, scale, float(draws)).means(margins.items)
+    kept = float(np.minimum(SIZES, margins.kept) @ margins.lengths)
+    return found * (float(SIZES @ margins.lengths) / kept if kept else 1.0)
 
 
 def told_from_noise(

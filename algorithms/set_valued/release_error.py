@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.counts.released_files import RUNS, SEED, ErrorOfCounts, Seen, by_class, probes
+from algorithms.counts.released_files import RUNS, SEED, FileErrors, Seen, by_class, probes
 from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     SIZES,
@@ -39,9 +39,9 @@ def errors_of_items(
     epsilon: Fraction,
     beat: Callable[[], None],
     draws: Fraction = Fraction(1),
-) -> tuple[ErrorOfCounts, ...]:
+) -> FileErrors:
     """By classes of counts, up to the largest. epsilon: of the whole job; draws: whole noises that
-    a sum holds."""
+    a sum holds. What the file holds of each item is as expected before its rows were drawn."""
     truth = _Truth.of(margins, measured)
     generator = SeededRandom(SEED).generator
     runs = []
@@ -50,7 +50,8 @@ def errors_of_items(
         runs.append(_released_again(truth, epsilon, draws, generator))
     items = measured.universe
     known = Seen.together([run.part(slice(None, items)) for run in runs])
-    return by_class(known, Seen.together([each.part(slice(items, None)) for each in runs]))
+    probed = Seen.together([each.part(slice(items, None)) for each in runs])
+    return FileErrors(by_class(known, probed), (truth.in_rows + truth.rest)[:items])
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,15 @@ released transcript alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from algorithms.contract import Stance
-from algorithms.counts.released_files import RUNS, ErrorOfCounts
-from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, with_verdict, without_verdict
+from algorithms.counts.released_files import RUNS, ErrorOfCounts, FileErrors
+from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins, Shares
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -57,6 +59,7 @@ _PARTS: Final[dict[Method, tuple[str, ...]]] = {
     "rest": ("lengths", _ITEMS, _CELLS),
 }
 """What is counted, in the order of `noise_scales`."""
+WORK: Final = Work(item_bytes=6_000, item_us=31, entry_bytes=60, entry_us=5.2)
 EXAMPLES: Final = (1, 4, 8, 16)
 """Numbers of kept items that a preview mentions."""
 
@@ -91,15 +94,17 @@ def set_valued_report(
     rows: int | None = None,
     derived: bool = False,
     margins: Margins | None = None,
-    errors: Sequence[ErrorOfCounts] = (),
+    errors: FileErrors | None = None,
+    draws: Fraction = Fraction(1),
 ) -> PrivacyReport:
     """The report of a run; without `splits` (published by the run), of one that is planned.
 
     items: size of the universe, None while only a reference to it is known; derived: it was taken
     from the records, which only the paper stance does; margins: what `diffpart+rest` measured next
-    to DiffPart; errors: of its file, simulated from that. Where the size decides the method and is
-    not known, or the number of records, the report is that of `diffpart+rest`, whose first part
-    DiffPart is and whose noise is at least that of `rest`. Raises what `check_parameters` raises.
+    to DiffPart; errors: of its file, simulated from that; draws: whole noises that a count holds.
+    Where the size decides the method and is not known, or the number of records, the report is that
+    of `diffpart+rest`, whose first part DiffPart is and whose noise is at least that of `rest`.
+    Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
     method = params.method_of(stance)
@@ -158,7 +163,7 @@ def set_valued_report(
             evaluated=params.metrics is not None,
         ),
         evaluation_attached=params.metrics is not None,
-        error=_error(params, method, stance, items, margins, errors),
+        error=_error(params, method, stance, items, margins, errors, rows, draws),
         details=_details(params, method, stance, splits, rows, items, margins),
     )
 
@@ -244,20 +249,81 @@ def _error(
     stance: Stance,
     items: int | None,
     margins: Margins | None,
-    errors: Sequence[ErrorOfCounts] = (),
+    errors: FileErrors | None,
+    rows: int | None,
+    draws: Fraction,
 ) -> dict[str, Any] | None:
-    """From public values only; None while the universe is not known."""
+    """From public values only."""
     if items is None:
-        return None
+        return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
+    found = _figures(params, method, stance, items, margins, errors, draws)
+    if stance == "paper":
+        return found
+    if method in WITH_MARGINS:
+        found["work"] = WORK.json(items)
+    if errors is not None:
+        return errors.with_verdict(found, "items")
     if method == "basic":
-        deviation = math.sqrt(2 * 2 ** (items - 1)) / float(params.epsilon)
+        deviation = _deviation_of_histogram(params, items, draws)
+        return by_size(found, deviation, "an item's count by histogram.npy")
+    if method == "diffpart":
+        if rows == 0:
+            return with_verdict(found, "noise", "no group of records stands out from the noise")
+        return without_verdict(
+            found,
+            f"what is lost are records of which fewer than {found['threshold_at_root']} have "
+            "something in common; how many these are depends on the data, and nothing counts them",
+        )
+    unit = _unit(params, method, margins) * math.sqrt(draws)
+    return by_size(found, unit, "for each item that a record keeps, an item's count")
+
+
+def _deviation_of_histogram(params: Parameters, items: int, draws: Fraction) -> float:
+    """Of the number of records with an item: half of all cells."""
+    return math.sqrt(2 * draws * 2 ** (items - 1)) / float(params.epsilon)
+
+
+def errors_of_histogram(
+    noisy: NDArray[Any], params: Parameters, items: int, draws: Fraction
+) -> FileErrors:
+    """Of what histogram.npy says of each item."""
+    bits = [noisy.reshape(-1, 2, 1 << bit)[:, 1].sum() for bit in range(items)]
+    deviation = _deviation_of_histogram(params, items, draws)
+    inside = 2 * deviation
+    return FileErrors(
+        (ErrorOfCounts(0, None, 0.0, deviation, -inside, inside),), np.array(bits, np.float64)
+    )
+
+
+def _unit(params: Parameters, method: Method, margins: Margins | None) -> float:
+    """Standard deviation of an item's count for each item that a record keeps."""
+    return math.sqrt(2) / float(params.epsilon * _shares(method, margins).items)
+
+
+def _shares(method: Method, margins: Margins | None) -> Shares:
+    if margins is not None:
+        return margins.shares
+    return WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+
+
+def _figures(
+    params: Parameters,
+    method: Method,
+    stance: Stance,
+    items: int,
+    margins: Margins | None,
+    errors: FileErrors | None,
+    draws: Fraction,
+) -> dict[str, Any]:
+    if method == "basic":
+        deviation = _deviation_of_histogram(params, items, draws)
         return {
             "basis": "histogram.npy, Laplace noise: a query for one item sums half of the cells",
             "one_item_standard_deviation": amount(Fraction(deviation)),
         }
     if method == "rest":
         return _error_of_items(params, method, margins, errors)
-    taxonomy, law = Taxonomy(items, params.fanout), law_of(params, stance)
+    taxonomy, law = Taxonomy(items, params.fanout), law_of(params, stance, draws)
     root = taxonomy.root
     cells = (1 << len(taxonomy.children(root))) - 1
     epsilon = diffpart_epsilon(params, method)
@@ -276,24 +342,27 @@ def _error(
     if method == "diffpart+rest":
         result |= _error_of_items(params, method, margins, errors)
     if stance == "sound" and params.method in (None, "auto"):
-        result["of_the_other_method"] = _error_of_the_other(params, method, items)
+        result["of_the_other_method"] = _error_of_the_other(params, method, items, draws)
     return result
 
 
-def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[str, Any]:
+def _error_of_the_other(
+    params: Parameters, method: Method, items: int, draws: Fraction
+) -> dict[str, Any]:
     """The forecast of what `auto` did not choose, before a run."""
     other: Method = "rest" if method == "diffpart+rest" else "diffpart+rest"
     named = params.model_copy(update={"method": other})
-    return {"method": other, **(_error(named, other, "sound", items, None) or {})}
+    return {
+        "method": other,
+        **(_error(named, other, "sound", items, None, None, None, draws) or {}),
+    }
 
 
 def _error_of_items(
-    params: Parameters, method: Method, margins: Margins | None, errors: Sequence[ErrorOfCounts]
+    params: Parameters, method: Method, margins: Margins | None, errors: FileErrors | None
 ) -> dict[str, Any]:
     """Before a run the noise alone, by l; of a run what the file's counts are off by."""
-    shares = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
-    shares = shares if margins is None else margins.shares
-    unit = math.sqrt(2) / float(params.epsilon * shares.items)
+    unit = _unit(params, method, margins)
     if margins is None:
         return {
             "basis_of_items": "the noise alone, of the number of records that kept an item, if "
@@ -315,7 +384,7 @@ def _error_of_items(
         "Which items occur together is not in these figures: outside DiffPart's rows and the basis "
         "it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
-        "items": [error.json() for error in errors],
+        "items": [] if errors is None else errors.json(),
     }
 
 
@@ -338,8 +407,7 @@ def _method(
         )
         described["items"] = items
     if method in WITH_MARGINS:
-        shares = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
-        shares = shares if margins is None else margins.shares
+        shares = _shares(method, margins)
         described |= {
             "not_of_the_source": True,
             "shares": shares.json(),

@@ -195,13 +195,13 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
     empty = int((after.lengths == 0).sum())
     if params.empty_paths == "drop":
         order = order[after.lengths[order] > 0]
-    counts = suppressed_counts(found.operations, empty)
+    counts, loss = suppressed_counts(found.operations, empty), instance_loss(before, after)
     file = trajectories_file(after, dataset.attributes, order, _beat(context, CHECKED, "writing"))
     result: dict[str, Any] = {
         "records": len(order),
         "instances": len(after.items),
         "suppressed": counts,
-        "instance_loss": instance_loss(before, after),
+        "instance_loss": loss,
         "verification": verification(found.verdict, params),
         "violations": [
             {
@@ -218,7 +218,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
     context.progress(1.0, "releasing")
     return Outcome(
         result=result,
-        report=privacy_report(params, stance, found.verdict, counts),
+        report=privacy_report(params, stance, found.verdict, counts, loss),
         files=(file,),
         plots=plots(after, np.sort(order)),
         evaluation=compared,

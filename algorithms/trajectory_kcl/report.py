@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from algorithms.contract import Stance
+from algorithms.contract import Stance, by_error, with_verdict, without_verdict
 from algorithms.trajectory_kcl.checker import Verdict
 from algorithms.trajectory_kcl.parameters import Parameters
 from tacit.report.builder import (
@@ -79,8 +79,10 @@ def privacy_report(
     stance: Stance,
     verdict: Verdict | None = None,
     suppressed: dict[str, int] | None = None,
+    loss: float = 0.0,
 ) -> PrivacyReport:
-    """The report of a run; without verdict and counts, of one that is planned."""
+    """The report of a run; without verdict and counts, of one that is planned. loss: share of the
+    instances that were suppressed, published with the result."""
     corrections = ["B1", "B2", "B3", "B4"] if stance == "sound" else []
     details: dict[str, Any] = {
         "not_differentially_private": True,
@@ -131,8 +133,18 @@ def privacy_report(
         assumptions=ASSUMPTIONS,
         caveats=caveats,
         evaluation_attached=verdict is not None and params.evaluate is not False,
+        error=None if stance == "paper" else _error(loss if verdict is not None else None),
         details=details,
     )
+
+
+def _error(loss: float | None) -> dict[str, Any]:
+    """Nothing is noisy: what is published is true, and what is suppressed is missing."""
+    if loss is None:
+        return without_verdict({}, "what is suppressed depends on the data; nothing is noisy")
+    if loss == 1:
+        return with_verdict({}, "noise", "everything was suppressed")
+    return with_verdict({}, by_error(loss), f"{loss:.2g} of all instances were suppressed")
 
 
 def verification(verdict: Verdict, params: Parameters) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def test_over_curators_it_is_the_same() -> None:
             truncated=lambda state: state,
             planned=lambda _params: DEPTH,
             release=lambda _params, state: state.levels,  # type: ignore[arg-type, return-value]
-            preview=lambda _params: None,  # type: ignore[arg-type, return-value]
+            preview=lambda _params, _draws: None,  # type: ignore[arg-type, return-value]
             universe=lambda _params: tuple(map(str, range(2**DEPTH))),
             forecast=lambda _params, _draws: (),
         ),

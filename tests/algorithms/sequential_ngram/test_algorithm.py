@@ -95,7 +95,8 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[DomainError], po
 
 def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     referring = params(universe={"dataset": ID})
-    assert preview(referring, "sound").error is None
+    unknown = {"verdict": "unknown: needs the list that is named by reference"}
+    assert preview(referring, "sound").error == unknown
     with pytest.raises(BadUniverse):
         run(sample(), referring, "sound", context())
 

@@ -105,7 +105,7 @@ def test_more_noise_in_a_sum_is_stated_as_more() -> None:
     one, four = (
         errors_of_items(
             margins, Measured.of((((0,), 120),), 46), Fraction(1), lambda: None, Fraction(draws)
-        )[-1]
+        ).by_class[-1]
         for draws in (1, 4)
     )
     assert four.high - four.low > 1.3 * (one.high - one.low)

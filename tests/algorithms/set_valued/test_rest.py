@@ -20,6 +20,7 @@ from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     WITH_DIFFPART,
     Margins,
+    estimated_items,
     items_kept,
     kept_places,
     measured_lengths,
@@ -369,3 +370,48 @@ def test_the_forecast_of_an_item() -> None:
         )
         drawn.append((found.items - exact) / law)
     assert np.std(np.concatenate(drawn)) == pytest.approx(1, rel=0.05)
+
+
+def test_estimates_of_items_are_stretched_counts_without_noise() -> None:
+    """Records of 4 items that keep 2 have each item twice as often as counted."""
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    lengths[3] = 100
+    margins = Margins(lengths, 2, np.array([90, 50, 50, 10]))
+    for deviation in (0.0, 0.02):
+        found = estimated_items(dataclasses.replace(margins, deviation=deviation))
+        assert found == pytest.approx([180, 100, 100, 20], abs=1e-6)
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_estimates_of_rare_items_err_less_than_their_noisy_counts(draws: int) -> None:
+    """3,000 items, most of them rarer than their noise: less than .7 of the error of counts cut at
+    0, and the total within 10 %. Seeds are fixed."""
+    generator = np.random.default_rng(1)
+    true = (3_000 / np.arange(1, 3_001)).astype(np.int64)
+    noise = generator.geometric(1 - math.exp(-1 / 20), (2, draws, true.size)).sum(axis=1)
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    lengths[0] = true.sum()
+    noisy = true + noise[0] - noise[1]
+    margins = Margins(lengths, 1, noisy, deviation=20 * math.sqrt(2 * draws))
+    found = estimated_items(margins, Fraction(draws))
+    assert np.abs(found - true).sum() < 0.7 * np.abs(np.maximum(noisy, 0) - true).sum()
+    assert found.sum() == pytest.approx(true.sum(), rel=0.1)
+
+
+def test_the_table_of_items_follows_from_the_noisy_counts() -> None:
+    """Another secret, other noise; the table has every item once, and its estimates are those of
+    the noisy counts beside them."""
+    outcome = done(diffuse(500))
+    content = next(file.content for file in outcome.files if file.name == "items.csv").decode()
+    rows = list(csv.DictReader(io.StringIO(content)))
+    assert [row["item"] for row in rows] == list(ITEMS)
+    kept = outcome.result["items_kept"]
+    share = next(line for line in outcome.report.noise if line.part == "items").scale
+    margins = Margins(
+        np.array(outcome.result["lengths"]),
+        kept,
+        np.array([int(row["noisy"]) for row in rows]),
+        deviation=math.sqrt(2) * float(share or 0),
+    )
+    estimates = [float(row["records"]) for row in rows]
+    assert estimates == pytest.approx(estimated_items(margins).tolist(), rel=1e-4)
