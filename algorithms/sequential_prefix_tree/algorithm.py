@@ -6,17 +6,17 @@ Spec: sequential-prefix-tree, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from algorithms.contract import (
     Algorithm,
     Context,
+    Drawing,
     Outcome,
     Plot,
     ResultFile,
@@ -31,7 +31,7 @@ from algorithms.counts.released_files import (
     multiset_files,
 )
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
-from algorithms.drawing import BLUE, COLOURS, can_draw, picture
+from algorithms.drawing import BLUE, COLOURS
 from algorithms.sequential_prefix_tree import counts
 from algorithms.sequential_prefix_tree.counts import (
     COUNTING,
@@ -132,7 +132,7 @@ def published(
             *_synthetic_files(release, universe, context, expanded=params.expanded),
             _tree_file(release, universe, context),
         ),
-        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        plots=plots_of(release),
     )
 
 
@@ -210,36 +210,39 @@ def _spans(places: Indices, context: Context) -> Iterator[Indices]:
         yield places[first : first + _BEAT_ROWS]
 
 
-# --- pictures of the release; they need matplotlib -----------------------------------------------
+# --- plots of the release ------------------------------------------------------------------------
 
 
-_INCHES: Final = (5.4, 4.0)
 _POINTS: Final = 400
 
 
-def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
-    """Both plots; none without matplotlib or without nodes."""
-    beat()
-    if not can_draw() or not release.tree.nodes:
+def plots_of(release: Release) -> tuple[Plot, ...]:
+    """Both plots; none without nodes."""
+    if not release.tree.nodes:
         return ()
-    levels = picture(
-        "sequential-prefix-tree", "levels", lambda axes: _levels(axes, release), _INCHES
-    )
-    beat()
-    return levels, picture(
-        "sequential-prefix-tree", "consistency", lambda axes: _consistency(axes, release), _INCHES
+    by_level = []
+    for level, consistent in zip(release.tree.levels, release.consistent, strict=False):
+        order = np.argsort(level.counts, kind="stable")
+        shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
+        by_level.append({"noisy": level.counts[shown], "consistent": consistent[shown]})
+    return (
+        Plot.of(
+            "levels",
+            nodes=[level.size for level in release.tree.levels],
+            sequences=[copies.sum() for copies in release.copies],
+        ),
+        Plot.of("consistency", by_level=by_level[: len(COLOURS)]),
     )
 
 
-def _levels(axes: Axes, release: Release) -> None:
+def _levels(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Nodes and synthetic sequences by level")
-    places = np.arange(1, len(release.tree.levels) + 1)
-    sizes = [level.size for level in release.tree.levels]
-    copies = [int(copy.sum()) for copy in release.copies]
-    axes.bar(places - 0.2, sizes, 0.4, color=BLUE, label="nodes of the tree")
-    axes.bar(places + 0.2, copies, 0.4, color=COLOURS[1], label="sequences of this length")
+    places = np.arange(1, len(values["nodes"]) + 1)
+    label = "sequences of this length"
+    axes.bar(places - 0.2, values["nodes"], 0.4, color=BLUE, label="nodes of the tree")
+    axes.bar(places + 0.2, values["sequences"], 0.4, color=COLOURS[1], label=label)
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -248,17 +251,14 @@ def _levels(axes: Axes, release: Release) -> None:
     axes.legend(frameon=False)
 
 
-def _consistency(axes: Axes, release: Release) -> None:
+def _consistency(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Counts before and after consistency")
     highest = 1.0
-    for depth in range(min(len(COLOURS), len(release.tree.levels))):
-        noisy = release.tree.levels[depth].counts
-        order = np.argsort(noisy, kind="stable")
-        shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
-        highest = max(highest, float(noisy.max()))
+    for depth, points in enumerate(values["by_level"]):
+        highest = max(highest, *points["noisy"])
         axes.plot(
-            noisy[shown],
-            release.consistent[depth][shown],
+            points["noisy"],
+            points["consistent"],
             ".",
             color=COLOURS[depth],
             markersize=3,
@@ -361,5 +361,6 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(height x (sequences + nodes)) for the tree, whatever the size of the "
     "universe, O(height^2 x leaves) for consistency; memory O(items of the data + nodes)",
     check=check,
+    drawings={"levels": Drawing(_levels), "consistency": Drawing(_consistency)},
     rounds=ROUNDS,
 )
