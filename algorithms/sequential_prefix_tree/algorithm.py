@@ -81,7 +81,7 @@ def check(dataset: Sequences, params: Parameters, stance: Stance) -> None:
 
     Raises UnknownItem, MalformedRow, and what parameters raise.
     """
-    _fitting(dataset, resolved(params, stance)[0], params.time_bins)
+    _fitting(dataset, resolved(params, stance)[0], params.bins)
 
 
 def _fitting(dataset: Sequences, universe: tuple[str, ...], bins: int) -> Sequences:
@@ -101,7 +101,7 @@ def _fitting(dataset: Sequences, universe: tuple[str, ...], bins: int) -> Sequen
 def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, TreeTooLarge, Cancelled."""
     universe, settings = resolved(params, stance)
-    data = _fitting(dataset, universe, params.time_bins)
+    data = _fitting(dataset, universe, params.bins)
     release = publish(data, settings, context)
     outcome = published(release, params, settings, universe, context)
     context.progress(0.97, "releasing")

@@ -46,11 +46,6 @@ class Layout:
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         return cls(len(names), np.array([places[name] for name in names], np.int64), bins)
 
-    @classmethod
-    def of_fan_out(cls, items: int, fan_out: int, bins: int = 1) -> Layout:
-        """Consecutive items in groups of this size; the last one may be smaller."""
-        return cls(items, np.arange(items) // fan_out, bins)
-
     @cached_property
     def group_of(self) -> Ints:
         """The group of each item."""
@@ -99,6 +94,13 @@ class Layout:
         np.add.at(held, (self.group_of, self.bin_of(np.arange(self.items))), 1)
         return np.cumsum(held, axis=1) - held
 
+    @cached_property
+    def earlier_groups(self) -> Ints:
+        """(bins,): how many groups, from the first one on, have items of earlier bins alone."""
+        last = np.zeros(self.count, np.int64)
+        np.maximum.at(last, self.group_of, self.bin_of(np.arange(self.items)))
+        return np.searchsorted(np.maximum.accumulate(last), np.arange(self.bins))
+
 
 # Counts of sequences by their first items, level by level (spec: sequential-prefix-tree, section 7;
 # federated-counting, section 2). A sequence is counted once: by the item after the kept prefix that
@@ -137,17 +139,28 @@ class Below:
         """Of each pair's items how many lie in earlier time bins than its prefix."""
         assert self.pairs is not None
         prefix, group = np.divmod(self.pairs, self.layout.count)
+        found: Ints = self.layout.earlier[group, self._bins[prefix]]
+        return found
+
+    @cached_property
+    def _bins(self) -> Ints:
+        """The time bin of each prefix."""
         last: Ints = (
             self.levels[-1].items.astype(np.int64) if self.levels else np.zeros(1, np.int64)
         )
-        found: Ints = self.layout.earlier[group, self.layout.bin_of(last)[prefix]]
+        return self.layout.bin_of(last)
+
+    @cached_property
+    def first_groups(self) -> Ints:
+        """Of each asked prefix the first group that may have items of its time bin or later."""
+        found: Ints = self.layout.earlier_groups[self._bins[self.asked]]
         return found
 
     @cached_property
     def sizes(self) -> Ints:
         """Cells of each prefix (groups), or of each pair (items)."""
         if self.pairs is None:
-            return np.full(self.asked.size, self.layout.count)
+            return self.layout.count - self.first_groups
         return self.layout.sizes[self.pairs % self.layout.count] - self.earlier
 
     @cached_property
@@ -169,7 +182,8 @@ class Below:
 
     def pairs_of(self, cells: Ints) -> Ints:
         """Cells of groups as pairs."""
-        rows, groups = np.divmod(cells, self.layout.count)
+        rows = np.searchsorted(self.firsts, cells, side="right") - 1
+        groups = cells - self.firsts[rows] + self.first_groups[rows]
         pairs: Ints = self.asked[rows] * self.layout.count + groups
         return pairs
 
@@ -226,7 +240,9 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
     groups = 0 if layout.groups is None else layout.groups[items]
     if document.pairs is None:
         place = places_among(document.asked, walk.prefixes, document.prefixes)
-        found = np.where(place < 0, -1, place * layout.count + groups)
+        group = groups - np.append(document.first_groups, 0)[place]
+        first = np.append(document.firsts, 0)[place]
+        found = np.where((place < 0) | (group < 0), -1, first + group)
     else:
         keys = walk.prefixes * layout.count + groups
         pair = places_among(document.pairs, keys, document.prefixes * layout.count)
