@@ -304,7 +304,7 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
         tests.insert(0, ("groups", settings.group_test, layout.count))
     for level in range(1, params.height + 1):
         for what, test, group in tests:
-            most = (layout.items if what == "items" else group) * layout.items ** (level - 1)
+            most = (layout.items if what == "items" else group) * layout.paths(level - 1)
             if level > 1 and params.max_cells is not None:
                 most = min(most, params.max_cells)
             questions.append(

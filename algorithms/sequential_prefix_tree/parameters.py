@@ -91,6 +91,8 @@ class TreeTooLarge(TooLarge):
 # up to an integer. `paper`: Laplace in floating point.
 
 ONE_DRAW: Final = Fraction(1)
+_MOST_LOG: Final = 700.0
+"""Of a number of nodes: a float holds no more."""
 _DEVIATION: Final = Fraction(math.sqrt(2))
 """Standard deviations of Laplace noise of scale 1."""
 
@@ -152,15 +154,15 @@ class Settings:
     def false_nodes(self) -> tuple[float, ...]:
         """Of each level how many nodes are expected in the tree of no sequences at all.
 
-        Bins never fall along a path: of a level's (items per bin)^k paths for each choice of bins
-        there are C(bins + k - 1, k) choices, and each node passes with the same chance.
+        Every node of every path passes with the same chance.
         """
-        bins = self.layout.bins
-        numbers, nodes = [], 1.0
-        for level in range(1, self.height + 1):
-            nodes *= self.factor / bins * (bins + level - 1) / level
-            numbers.append(nodes)
-        return tuple(numbers)
+        layout, chance = self.layout, self.factor / self.layout.items
+        return tuple(
+            math.exp(min(math.log(layout.paths(level)) + level * math.log(chance), _MOST_LOG))
+            if chance
+            else 0.0
+            for level in range(1, self.height + 1)
+        )
 
     def check_nodes(self, number: float) -> None:
         """Check the number of nodes. Raises TreeTooLarge."""

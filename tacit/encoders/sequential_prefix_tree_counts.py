@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from hashlib import sha256
+from math import comb
 from typing import Any, Final
 
 import numpy as np
@@ -82,6 +83,11 @@ class Layout:
         rank = np.empty(self.items, np.int64)
         rank[self.order] = np.arange(self.items) - self.starts[self.group_of[self.order]]
         return rank
+
+    def paths(self, length: int) -> int:
+        """Sequences of this many items whose bins do not fall."""
+        per_bin = self.items // self.bins
+        return int(per_bin**length * comb(self.bins + length - 1, length))
 
     def bin_of(self, items: Ints) -> Ints:
         """The time bin of items."""
