@@ -22,6 +22,7 @@ from algorithms.contract import (
     ResultFile,
     SequentialContext,
     Stance,
+    item_names,
 )
 from algorithms.counts.released_files import (
     Cut,
@@ -31,7 +32,7 @@ from algorithms.counts.released_files import (
     multiset_files,
 )
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
-from algorithms.drawing import BLUE, COLOURS
+from algorithms.drawing import BLUE, COLOURS, floats
 from algorithms.sequential_prefix_tree import counts
 from algorithms.sequential_prefix_tree.counts import (
     COUNTING,
@@ -132,7 +133,7 @@ def published(
             *_synthetic_files(release, universe, context, expanded=params.expanded),
             _tree_file(release, universe, context),
         ),
-        plots=plots_of(release),
+        plots=(*plots_of(release), *_plot_of_visits(release, params)),
     )
 
 
@@ -214,6 +215,8 @@ def _spans(places: Indices, context: Context) -> Iterator[Indices]:
 
 
 _POINTS: Final = 400
+_MOST_PLACES: Final = 25
+_MOST_COLUMNS: Final = 96
 
 
 def plots_of(release: Release) -> tuple[Plot, ...]:
@@ -233,6 +236,51 @@ def plots_of(release: Release) -> tuple[Plot, ...]:
         ),
         Plot.of("consistency", by_level=by_level[: len(COLOURS)]),
     )
+
+
+def _plot_of_visits(release: Release, params: Parameters) -> tuple[Plot, ...]:
+    """With timestamps: visits of the synthetic sequences by place and interval; the places with the
+    most, neighbouring intervals together where there are many."""
+    times = params.timestamps
+    if times is None or not release.sequences:
+        return ()
+    places = item_names(params.universe)
+    visits = np.zeros(times.universe * len(places), np.int64)
+    for depth, copies in enumerate(release.copies, start=1):
+        chosen = np.flatnonzero(copies)
+        for items in release.tree.prefixes(depth, chosen).T:
+            np.add.at(visits, items, copies[chosen])
+    together = -(-times.universe // _MOST_COLUMNS)
+    by_time = visits.reshape(times.universe, len(places)).T
+    columns = np.add.reduceat(by_time, np.arange(0, times.universe, together), axis=1)
+    most = np.argsort(-columns.sum(axis=1), kind="stable")[:_MOST_PLACES]
+    return (
+        Plot.of(
+            "visits",
+            places=[places[place] for place in most.tolist()],
+            all_places=len(places),
+            start_s=times.start_s,
+            seconds=times.grain_s * together,
+            visits=columns[most],
+        ),
+    )
+
+
+def _visits(axes: Axes, values: Mapping[str, Any]) -> None:
+    places, visits = values["places"], floats(values["visits"])
+    shown = axes.imshow(visits, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
+    axes.figure.colorbar(shown, ax=axes, label="synthetic visits")
+    axes.set_yticks(range(len(places)), places, fontsize=7 if len(places) > 12 else 9)
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)  # a place may have a dollar sign
+    step = -(-visits.shape[1] // 8)
+    columns = range(0, visits.shape[1], step)
+    starts = [f"{values['start_s'] + column * values['seconds']:,}" for column in columns]
+    axes.set_xticks(list(columns), starts)
+    total = values["all_places"]
+    which = "" if total == len(places) else f", the {len(places)} fullest of {total} places"
+    axes.set_title(f"Visits by place and time{which}")
+    axes.set_xlabel("start (s)")
 
 
 def _levels(axes: Axes, values: Mapping[str, Any]) -> None:
@@ -361,6 +409,10 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(height x (sequences + nodes)) for the tree, whatever the size of the "
     "universe, O(height^2 x leaves) for consistency; memory O(items of the data + nodes)",
     check=check,
-    drawings={"levels": Drawing(_levels), "consistency": Drawing(_consistency)},
+    drawings={
+        "levels": Drawing(_levels),
+        "consistency": Drawing(_consistency),
+        "visits": Drawing(_visits),
+    },
     rounds=ROUNDS,
 )

@@ -411,10 +411,10 @@ async def get_job_file(job_id: str, name: str, services: Services, caller: Analy
 
 @router.get(
     "/v1/jobs/{job_id}/plots/{name}",
-    **gives_octets("image/svg+xml", "image/png", "application/json"),
+    **gives_octets("image/svg+xml", "image/png"),
     tags=["jobs"],
     summary="A plot of published values, drawn when it is first requested: NAME.svg, NAME.png, or "
-    "NAME by `Accept`; NAME.json: the values that it shows",
+    "NAME by `Accept`",
 )
 async def get_job_plot(
     request: Request, job_id: str, name: str, services: Services, caller: Analyst

@@ -12,7 +12,6 @@ import asyncio
 import io
 import json
 import os
-import resource
 import sys
 import zipfile
 from contextlib import suppress
@@ -20,11 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from algorithms import catalogue
-from algorithms.contract import Plot
-from algorithms.drawing import can_draw, drawn
+from algorithms.drawing import can_draw
 from common.runtime.logs import describe, get_logger
-from common.runtime.process import end_with_parent, leave_no_core
 from coordinator.errors import DrawingBusy, PlotNotDrawn, UnknownPart
 from coordinator.jobs.results import Results
 from coordinator.jobs.workers.own_workers import one_thread_environment
@@ -35,10 +31,9 @@ DRAWING_S: Final = 60.0
 """The time after which a drawing is given up."""
 MOST_WAITING: Final = 32
 """Jobs whose plots wait to be drawn."""
-MEMORY_BYTES: Final = 2 << 30
-KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json"}
-"""Media types by the end of a plot's name; JSON: the values that it shows."""
-_PROGRAM: Final = "from coordinator.jobs.pictures import draw; draw()"
+KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png"}
+"""Media types by the end of a plot's name."""
+_PROGRAM: Final = "from coordinator.jobs.workers.drawing import draw; draw()"
 
 
 class Pictures:
@@ -51,16 +46,13 @@ class Pictures:
         self._failed: set[str] = set()
 
     async def path(self, job_id: str, name: str) -> Path:
-        """The file NAME.svg, NAME.png or NAME.json. Raises UnknownPart, PlotNotDrawn,
-        DrawingBusy."""
+        """The file NAME.svg or NAME.png. Raises UnknownPart, PlotNotDrawn, DrawingBusy."""
         document = await asyncio.to_thread(self._results.document, job_id)
         plot, ending = os.path.splitext(name)
         if plot not in document["plots"] or ending not in KINDS:
             raise UnknownPart
         file = self._results.directory / job_id / "plots" / name
         if not await asyncio.to_thread(file.is_file):
-            if ending == ".json":
-                raise UnknownPart
             await self._drawn(job_id, document)
         return file
 
@@ -68,7 +60,7 @@ class Pictures:
         if not can_draw():
             raise PlotNotDrawn("the coordinator runs without matplotlib (extra `plots`)")
         if job_id in self._failed:
-            raise PlotNotDrawn("drawing failed; the plot's values are in NAME.json")
+            raise PlotNotDrawn("drawing failed; its values are in the archive")
         task = self._tasks.get(job_id)
         if task is None:
             if len(self._tasks) >= MOST_WAITING:
@@ -88,7 +80,7 @@ class Pictures:
             except (OSError, ValueError, TimeoutError, zipfile.BadZipFile) as error:
                 self._failed.add(job_id)  # until the service starts again
                 log.error("plots_not_drawn", job=job_id, **describe(error))
-                raise PlotNotDrawn("drawing failed; the plot's values are in NAME.json") from None
+                raise PlotNotDrawn("drawing failed; its values are in the archive") from None
 
     async def close(self) -> None:
         """End the drawing in progress."""
@@ -136,20 +128,3 @@ def _keep(place: Path, pictures: bytes) -> None:
                 draft.rename(place / name)
             finally:
                 draft.unlink(missing_ok=True)
-
-
-def draw() -> None:
-    """Draw the plots of a request on standard input, in a process of its own; answer a zip."""
-    end_with_parent(int(sys.argv[1]))
-    leave_no_core()
-    os.setpriority(os.PRIO_PROCESS, 0, 10)
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-    answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    request = json.load(sys.stdin)
-    algorithm = catalogue.find(request["algorithm"])
-    with answer, zipfile.ZipFile(answer, "w") as archive:
-        for name, values in request["plots"].items():
-            picture = drawn(algorithm, Plot(name, values))
-            archive.writestr(f"{name}.svg", picture.svg)
-            archive.writestr(f"{name}.png", picture.png)

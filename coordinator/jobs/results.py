@@ -160,11 +160,7 @@ class Results:
         for file in shown["files"]:
             yield f"files/{file['name']}"
         for plot in shown["plots"]:
-            if (self.directory / job_id / "plots" / f"{plot}.json").is_file():
-                yield f"plots/{plot}.json"
-            else:  # drawn with its result, by an earlier version
-                yield f"plots/{plot}.svg"
-                yield f"plots/{plot}.png"
+            yield f"plots/{plot}.json"
 
 
 def _document(job: JobRow, packed: Packed, draft: Path) -> dict[str, Any]:

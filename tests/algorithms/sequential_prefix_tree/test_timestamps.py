@@ -48,6 +48,7 @@ B@5000
 HOURS = {"grain_s": 3600, "universe": 3}
 TIMES = {"grain_s": 60, "universe": 1_000}
 A0, B0, A1, B1, A2, B2 = range(1, 7)
+ROWS = ((A0, A1, A2), (B0, B1, B2))
 
 
 def read(text: bytes) -> Sequences:
@@ -294,6 +295,17 @@ def test_a_forecast_over_curators_counts_paths_that_do_not_go_back() -> None:
     assert [question.most for question in questions] == [6, 6 * 6, 6 * 4 * 6]
 
 
+def test_the_picture_of_visits() -> None:
+    """Of more places and intervals than are shown: none is lost but by place."""
+    asked = params(universe=40, timestamps={"grain_s": 7, "universe": 200}, epsilon="100", height=1)
+    lines = b"".join(b"%d@%d\n" % (place, 7 * place) for place in range(1, 41)) * 30
+    outcome = run(read(lines), asked, "sound", SequentialContext(bytes(32)))
+    shown = outcome.plots[2]
+    assert names_drawn("sequential-prefix-tree", [shown]) == ["visits"]
+    visits = np.array(shown.values["visits"])
+    assert (visits.shape, visits.sum(), shown.values["seconds"]) == ((25, 67), 25 * 30, 21)
+
+
 @pytest.mark.parametrize("stance", ["sound", "paper"])
 @pytest.mark.parametrize("changes", [{}, {"taxonomy": {"A": "x", "B": "x"}, "split": "1/2"}])
 def test_a_release_can_be_read_again(stance: Any, changes: dict[str, Any]) -> None:
@@ -301,10 +313,14 @@ def test_a_release_can_be_read_again(stance: Any, changes: dict[str, Any]) -> No
     asked = params(epsilon="60", evaluate=True, expanded=True, **changes)
     data = read(TRIPS * 60)
     outcome = run(data, asked, stance, SequentialContext(bytes(32)))
-    assert names_drawn("sequential-prefix-tree", outcome.plots) == ["levels", "consistency"]
+    assert [plot.name for plot in outcome.plots] == ["levels", "consistency", "visits"]
     files = {file.name: file.content for file in outcome.files}
     again = read(files["synthetic.txt"])
     check(again, asked, stance)
+    visits = again.over(resolved(asked, stance)[0]).items
+    shown = outcome.plots[2].values
+    assert shown["places"] == ["A", "B"]
+    assert shown["visits"] == [[int((visits == item - 1).sum()) for item in row] for row in ROWS]
     rows = set(files["synthetic.txt"].decode().splitlines())
     assert "A@0+3600 B@3600+3600" in rows
     assert again.count == outcome.result["sequences"] == pytest.approx(480, abs=12)
