@@ -15,6 +15,7 @@ import os
 import sys
 import zipfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -67,18 +68,26 @@ class Pictures:
                 raise DrawingBusy
             task = asyncio.create_task(self._draw(job_id, document))
             self._tasks[job_id] = task
-            task.add_done_callback(lambda _task: self._tasks.pop(job_id))
+            task.add_done_callback(partial(self._ended, job_id))
         await asyncio.shield(task)  # who goes away does not end it for the others
+
+    def _ended(self, job_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(job_id)
+        if not task.cancelled():
+            task.exception()  # reported to those who wait, if any still do
 
     async def _draw(self, job_id: str, document: dict[str, Any]) -> None:
         async with self._one_at_a_time:
             place = self._results.directory / job_id / "plots"
             try:
                 request = await asyncio.to_thread(_request, place, document)
+                if request is None:  # another drawing ended meanwhile
+                    return
                 pictures = await asyncio.wait_for(_answer(request), DRAWING_S)
                 await asyncio.to_thread(_keep, place, pictures)
             except (OSError, ValueError, TimeoutError, zipfile.BadZipFile) as error:
-                self._failed.add(job_id)  # until the service starts again
+                if not isinstance(error, OSError) or isinstance(error, TimeoutError):
+                    self._failed.add(job_id)  # until the service starts again
                 log.error("plots_not_drawn", job=job_id, **describe(error))
                 raise PlotNotDrawn("drawing failed; its values are in the archive") from None
 
@@ -90,8 +99,12 @@ class Pictures:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _request(place: Path, document: dict[str, Any]) -> bytes:
-    plots = {name: json.loads((place / f"{name}.json").read_bytes()) for name in document["plots"]}
+def _request(place: Path, document: dict[str, Any]) -> bytes | None:
+    """What is to be drawn; None if all of it was."""
+    names = document["plots"]
+    if all((place / f"{name}{ending}").is_file() for name in names for ending in KINDS):
+        return None
+    plots = {name: json.loads((place / f"{name}.json").read_bytes()) for name in names}
     return json.dumps({"algorithm": document["algorithm"], "plots": plots}).encode()
 
 
