@@ -83,7 +83,8 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int, factor: float) -> None:
         super().__init__(
             f"more than {limit} nodes are expected; an empty node has {factor:.3g} empty children "
-            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy"
+            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy; "
+            "with timestamps, a larger grain_s"
         )
 
 
@@ -336,8 +337,8 @@ def _check_taxonomy(params: Parameters) -> None:
 # ------------------------------------------------------------------------------ universe, layout
 
 
-def known_universe(params: Parameters) -> tuple[str, ...] | None:
-    """The items in order; None while only a reference is known. Raises BadUniverse."""
+def known_size(params: Parameters) -> int | None:
+    """How many items the tree has; None while only a reference is known. Raises BadUniverse."""
     check_universe(params.universe)
     size = universe_size(params.universe)
     if size is None:
@@ -349,10 +350,10 @@ def known_universe(params: Parameters) -> tuple[str, ...] | None:
                 f"{MAX_UNIVERSE} candidates: choose a larger grain_s, or fewer places",
                 pointer="/params/timestamps/universe",
             )
-        return params.timestamps.items(item_names(params.universe))
+        return size * params.timestamps.universe
     if size % params.time_bins:
         raise BadUniverse("time bins have as many items each", pointer="/params/time_bins")
-    return item_names(params.universe)
+    return size
 
 
 def known_layout(params: Parameters) -> Layout | None:
@@ -361,22 +362,21 @@ def known_layout(params: Parameters) -> Layout | None:
 
     Raises BadUniverse, BadTaxonomy.
     """
-    universe = known_universe(params)
-    if universe is None:
+    items = known_size(params)
+    if items is None:
         return None
-    times = 1 if params.timestamps is None else params.timestamps.universe
-    size = len(universe) // times
     if not params.hybrid:
-        return Layout(len(universe), None, params.bins)
+        return Layout(items, None, params.bins)
+    times = 1 if params.timestamps is None else params.timestamps.universe
+    size = items // times
     if params.fan_out is not None:
-        fan_out = min(params.fan_out, size)
-        names = [str(place // fan_out) for place in range(size)]
+        groups = np.arange(size) // min(params.fan_out, size)
     elif isinstance(params.taxonomy, DatasetReference) or params.taxonomy is None:
         return None
     elif isinstance(params.taxonomy, tuple):
         if len(params.taxonomy) != size:
             raise BadTaxonomy("names a group for every item", pointer="/params/taxonomy")
-        names = list(params.taxonomy)
+        groups = Layout.of_names(params.taxonomy).group_of
     else:
         places = item_names(params.universe)
         if not params.taxonomy.keys() >= set(places):
@@ -384,11 +384,9 @@ def known_layout(params: Parameters) -> Layout | None:
         names = [params.taxonomy[place] for place in places]
         if set(names) != set(params.taxonomy.values()):
             raise BadTaxonomy("a group has no item of the universe", pointer="/params/taxonomy")
-    if times == 1:
-        return Layout.of_names(names, params.bins)
-    groups = Layout.of_names(names)
-    of_times = np.repeat(np.arange(times) * groups.count, size)
-    return Layout(len(universe), of_times + np.tile(groups.group_of, times), times)
+        groups = Layout.of_names(names).group_of
+    first = np.repeat(np.arange(times) * (int(groups.max()) + 1), size)
+    return Layout(items, first + np.tile(groups, times), params.bins)
 
 
 def resolved(
@@ -400,9 +398,9 @@ def resolved(
     Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    universe = known_universe(params)
-    if universe is None:
-        raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+    universe = item_names(params.universe)
+    if params.timestamps is not None:
+        universe = params.timestamps.items(universe)
     layout = known_layout(params)
     if layout is None:
         raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")

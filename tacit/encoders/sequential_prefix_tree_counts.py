@@ -42,10 +42,10 @@ class Layout:
     bins: int = 1
 
     @classmethod
-    def of_names(cls, names: Sequence[str], bins: int = 1) -> Layout:
+    def of_names(cls, names: Sequence[str]) -> Layout:
         """From the name of each item's group."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-        return cls(len(names), np.array([places[name] for name in names], np.int64), bins)
+        return cls(len(names), np.array([places[name] for name in names], np.int64))
 
     @cached_property
     def group_of(self) -> Ints:
@@ -94,11 +94,15 @@ class Layout:
         return items // (self.items // self.bins)
 
     @cached_property
-    def earlier(self) -> Ints:
-        """(groups, bins): how many items of a group lie in earlier bins."""
-        held = np.zeros((self.count, self.bins), np.int64)
-        np.add.at(held, (self.group_of, self.bin_of(np.arange(self.items))), 1)
-        return np.cumsum(held, axis=1) - held
+    def _bins_in_order(self) -> Ints:
+        """Group and bin of each item of `order`, as one number: rising."""
+        found: Ints = self.group_of[self.order] * self.bins + self.bin_of(self.order)
+        return found
+
+    def earlier(self, groups: Ints, bins: Ints) -> Ints:
+        """How many items of a group lie in earlier bins."""
+        found: Ints = np.searchsorted(self._bins_in_order, groups * self.bins + bins)
+        return found - self.starts[groups]
 
     @cached_property
     def earlier_groups(self) -> Ints:
@@ -111,9 +115,6 @@ class Layout:
 # Counts of sequences by their first items, level by level (spec: sequential-prefix-tree, section 7;
 # federated-counting, section 2). A sequence is counted once: by the item after the kept prefix that
 # it begins with.
-
-_MOST_BIN_GROUPS: Final = 1 << 22
-"""Groups times time bins of a document, at most: a table of that size is held."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,7 @@ class Below:
         """Of each pair's items how many lie in earlier time bins than its prefix."""
         assert self.pairs is not None
         prefix, group = np.divmod(self.pairs, self.layout.count)
-        found: Ints = self.layout.earlier[group, self._bins[prefix]]
+        found: Ints = self.layout.earlier(group, self._bins[prefix])
         return found
 
     @cached_property
@@ -304,8 +305,6 @@ def _asked(document: Mapping[str, Any]) -> Below:
         if groups.size != items or np.unique(groups).size != int(groups.max()) + 1:
             raise ValueError("every item has a group, and every group an item")
     layout = Layout(items, groups, bins)
-    if layout.count * bins > _MOST_BIN_GROUPS:
-        raise ValueError("too many groups and time bins")
     levels = read_levels(document["levels"], items)
     found = Below(layout, levels, np.zeros(0, np.int64))
     asked = _rising(document["asked"], found.prefixes)

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -26,37 +27,40 @@ def interval_item(place: str, start_s: int, grain_s: int) -> str:
     return f"{place}@{start_s}+{grain_s}"
 
 
-def places_among(universe: Sequence[str], items: Sequence[str]) -> NDArray[np.int32]:
-    """The place in the universe of each item: of itself, or of the interval that a reading falls
-    into (from its start, before its end); -1 for none."""
-    places = {item: place for place, item in enumerate(universe)}
-    result = np.array([places.get(item, -1) for item in items], np.int32)
-    strangers = np.flatnonzero(result < 0).tolist()
-    if strangers and (intervals := _intervals(universe)):
-        for number in strangers:
-            result[number] = _interval_of(intervals, items[number])
-    return result
+class PlaceIndex:
+    """The places of a universe's items. Made once for many lists of items."""
 
+    def __init__(self, universe: Sequence[str]) -> None:
+        self._universe = universe
+        self._places = {item: place for place, item in enumerate(universe)}
 
-def _intervals(universe: Sequence[str]) -> dict[str, list[tuple[int, int, int]]]:
-    """(start, end, place in the universe) of the intervals of each place, rising."""
-    intervals: dict[str, list[tuple[int, int, int]]] = {}
-    for number, item in enumerate(universe):
-        if parts := _INTERVAL.fullmatch(item):
-            start_s = int(parts[2])
-            intervals.setdefault(parts[1], []).append((start_s, start_s + int(parts[3]), number))
-    for listed in intervals.values():
-        listed.sort()
-    return intervals
+    def of(self, items: Sequence[str]) -> NDArray[np.int32]:
+        """The place of each item: of itself, or of the interval that a reading falls into (from its
+        start, before its end); -1 for none."""
+        result = np.array([self._places.get(item, -1) for item in items], np.int32)
+        for number in np.flatnonzero(result < 0).tolist():
+            result[number] = self._interval_of(items[number])
+        return result
 
+    @cached_property
+    def _intervals(self) -> dict[str, list[tuple[int, int, int]]]:
+        """(start, end, place in the universe) of the intervals of each place, rising."""
+        intervals: dict[str, list[tuple[int, int, int]]] = {}
+        for number, item in enumerate(self._universe):
+            if parts := _INTERVAL.fullmatch(item):
+                start_s = int(parts[2])
+                interval = start_s, start_s + int(parts[3]), number
+                intervals.setdefault(parts[1], []).append(interval)
+        for listed in intervals.values():
+            listed.sort()
+        return intervals
 
-def _interval_of(intervals: dict[str, list[tuple[int, int, int]]], item: str) -> int:
-    parts = _READING.fullmatch(item)
-    listed = intervals.get(parts[1]) if parts else None
-    if parts is None or listed is None:
-        return -1
-    second = math.floor(Decimal(parts[2]))
-    place = bisect_right(listed, (second, math.inf, 0)) - 1
-    if place < 0 or second >= listed[place][1]:
-        return -1
-    return listed[place][2]
+    def _interval_of(self, item: str) -> int:
+        parts = _READING.fullmatch(item)
+        if parts is None or not (listed := self._intervals.get(parts[1])):
+            return -1
+        second = math.floor(Decimal(parts[2]))
+        place = bisect_right(listed, (second, math.inf, 0)) - 1
+        if place < 0 or second >= listed[place][1]:
+            return -1
+        return listed[place][2]

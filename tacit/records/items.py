@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.encoders.counts import Lists
-from tacit.records.intervals import places_among
+from tacit.records.intervals import PlaceIndex
 from tacit.records.text_files import UnknownItem
 
 Ints = NDArray[np.int64]
@@ -127,11 +127,15 @@ class Sequences:
         """
         if tuple(universe) == self.universe:
             return self
-        table = places_among(universe, self.universe)
+        table = PlaceIndex(universe).of(self.universe)
         items = table[self.items] if self.items.size else self.items
         if items.size and items.min() < 0:
             first = int((items < 0).argmax())
             row = int(np.searchsorted(self.starts, first, side="right"))
             column = 1 + first - int(self.starts[row - 1])
-            raise UnknownItem(row, "an item is not in the universe", column)
+            timed = "@" in self.universe[int(self.items[first])]
+            reason = "an item is not in the universe"
+            raise UnknownItem(
+                row, f"{reason}, or a reading in no interval of it" if timed else reason, column
+            )
         return Sequences(tuple(universe), items, self.starts)

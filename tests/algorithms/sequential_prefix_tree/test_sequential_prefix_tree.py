@@ -87,7 +87,7 @@ def test_time_bins() -> None:
     assert by_prefix(released(data, settings(layout=layout)).tree) == by_prefix(
         released(data, settings()).tree
     )
-    assert layout.earlier.tolist() == [[0, 2]]
+    assert layout.earlier(np.zeros(2, np.int64), np.arange(2)).tolist() == [0, 2]
     always = count_test(Fraction(1, 1000), Fraction(0), "paper")
     found = released(data, settings(layout=layout, item_test=always, stance="paper"))
     for prefix in by_prefix(found.tree):
