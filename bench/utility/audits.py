@@ -244,19 +244,19 @@ def _alone(shares: Shares, there: bool, runs: int) -> Floats:
 
 
 def _timestamps(there: bool, runs: int, twice: bool = False) -> Floats:
-    """A sequence of two readings beside twelve of the same intervals; places in two hours."""
+    """A sequence of two readings beside twelve of the same intervals and twelve later ones."""
     asked = PrefixParameters.model_validate(
         {"universe": ("A", "B"), "epsilon": 1, "height": 2, "theta_item": 4}
         | {"timestamps": {"grain_s": 3_600, "universe": 2}}
     )
     names, chosen = resolved(asked, "sound")
-    lists = [["A@5", "A@3700"]] * (12 + there) + [["A@3605", "A@3700"]] * (twice and there)
+    lists = [["A@5", "A@3700"]] * (12 + there) + [["A@3605", "A@3700"]] * (12 + (twice and there))
     readings = Sequences.of(("A@5", "A@3700", "A@3605"), lists).over(names)
     paths = ((0,), (0, 2), (2,), (2, 2)) if twice else ((0,), (0, 2))
     found = np.zeros(runs)
     for run in range(runs):
         tree = grow(readings, chosen, SequentialContext(test_seed=2 * run + there)).tree
-        found[run] = sum(_node_ratio(tree, path, 12 * (not path[0]), chosen) for path in paths)
+        found[run] = sum(_node_ratio(tree, path, 12, chosen) for path in paths)
     return found
 
 
