@@ -12,6 +12,7 @@ command of the job, and the tests of all algorithms find them there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
@@ -117,7 +119,40 @@ class ResultFile:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture of published values."""
+    """A picture that is drawn when it is first requested, from these values: plain JSON, published
+    with the result, and a function of what else is published. `name`: of one of the algorithm's
+    drawings."""
+
+    name: str
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str, **values: Any) -> Plot:
+        """Arrays become lists, numbers that are not finite None."""
+        return cls(name, {key: _plain(value) for key, value in values.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How a plot is drawn: `fill(axes, values)` on matplotlib's axes, and the size of the paper."""
+
+    fill: Callable[[Any, Mapping[str, Any]], None]
+    inches: tuple[float, float] = (5.4, 4.0)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A plot as it was drawn."""
 
     name: str
     svg: bytes
@@ -230,7 +265,8 @@ class Algorithm:
     three raise subclasses of `tacit.errors.Invalid` (or another category) with a pointer into
     `/params` or `/dataset`; the errors of `check` may depend on private rows and are for the
     operator. `check_outline(outline, params, stance)` refuses by the sizes of a dataset alone (the
-    outline of its kind), where a full check takes too long before a job is queued.
+    outline of its kind), where a full check takes too long before a job is queued. `drawings`: of
+    the plots that a result may have, by name.
     `evaluation_pictures(evaluation, result)`: plots of an evaluation and the result's summary as
     parsed from JSON, also visible only to the operator; needs matplotlib.
     """
@@ -250,7 +286,8 @@ class Algorithm:
     reports: FederatedReports | None = None
     check: Callable[[Any, Any, Stance], None] = _accept
     check_outline: Callable[[Mapping[str, Any], Any, Stance], None] = _accept
-    evaluation_pictures: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Plot, ...]] = (
+    drawings: Mapping[str, Drawing] = field(default_factory=dict)
+    evaluation_pictures: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Picture, ...]] = (
         lambda _evaluation, _summary: ()
     )
 

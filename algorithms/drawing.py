@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.contract import Plot
+from algorithms.contract import Algorithm, Picture, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +36,7 @@ def can_draw() -> bool:
 
 def picture(
     algorithm: str, name: str, fill: Callable[[Axes], None], inches: tuple[float, float]
-) -> Plot:
+) -> Picture:
     """The picture that `fill` draws. The same drawing gives the same bytes: the names of algorithm
     and picture are the salt of the SVG's identifiers, and no date is written."""
     from matplotlib import rc_context
@@ -52,7 +54,25 @@ def picture(
         figure.set_layout_engine("none")
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DOTS_PER_INCH)
-    return Plot(name, svg.getvalue(), png.getvalue())
+    return Picture(name, svg.getvalue(), png.getvalue())
+
+
+def drawn(algorithm: Algorithm, plot: Plot) -> Picture:
+    """The picture of a plot. Raises KeyError for one that the algorithm does not draw."""
+    drawing = algorithm.drawings[plot.name]
+    fill = partial(_filled, drawing.fill, plot.values)
+    return picture(algorithm.name, plot.name, fill, drawing.inches)
+
+
+def _filled(
+    fill: Callable[[Axes, Mapping[str, Any]], None], values: Mapping[str, Any], axes: Axes
+) -> None:
+    fill(axes, values)
+
+
+def floats(values: Sequence[Any]) -> NDArray[np.float64]:
+    """An array of a plot's numbers; NaN where there is none."""
+    return np.array(values, np.float64)
 
 
 def compared_bars(

@@ -98,7 +98,7 @@ def finished(client: Client, request: Json) -> float:
 
 
 def in_process(values: Floats, request: Json) -> float:
-    """Seconds of the algorithm alone, without its plots' first import."""
+    """Seconds of the algorithm alone."""
     found = catalogue.find(request["algorithm"])
     model = found.params.model_validate_json(json.dumps(request["params"]))
     data = NumericTable(tuple(f"c{place}" for place in range(values.shape[1])), values)

@@ -134,15 +134,11 @@ def releases(populations: list[Population]) -> None:
 
 
 def files(population: Population) -> None:
-    """Seconds of a whole job with its files, without pictures."""
+    """Seconds of a whole job with its files."""
     asked = SequentialNgramParameters(epsilon="1", universe=population.dataset.universe)
-    drawn, algorithm.pictures = algorithm.pictures, lambda *_: ()  # type: ignore[assignment]
-    try:
-        taken = seconds(
-            lambda: algorithm.run(population.dataset, asked, "sound", SequentialContext(bytes(32)))
-        )
-    finally:
-        algorithm.pictures = drawn
+    taken = seconds(
+        lambda: algorithm.run(population.dataset, asked, "sound", SequentialContext(bytes(32)))
+    )
     print(f"{population.name}: a job with its files {taken:.2f} s")
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,9 @@ from cli.formatting import amount, print_report, summary_lines
 from cli.services.deployment import FILE, Deployment, Running
 from tacit import Client, Problem
 from tacit.answers import base as api
+
+if TYPE_CHECKING:
+    from algorithms.contract import Picture
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
 schedule_app = typer.Typer(no_args_is_help=True, help="Federated jobs, repeated in every period.")
@@ -252,7 +255,7 @@ def run(
     upload: Upload,
     full: Full = False,
 ) -> Answer:
-    """Run an algorithm and write result, report, files and plots to a directory.
+    """Run an algorithm and write result, report and files to a directory. `tacit job plot` draws.
 
     Without a deployment in --home and without --url one is started for the job, and ended.
     """
@@ -291,8 +294,42 @@ def run(
             say(f"  {line}", markup=False)
         print_report(json.loads((release.out / "report.json").read_text("utf-8")), full=full)
         say(f"written to {release.out}")
+        if result["plots"]:
+            say(f"plots: {', '.join(result['plots'])}; tacit job plot {release.out} draws them")
 
     return Answer(result, human)
+
+
+@app.command("plot")
+@at_target
+def plot(
+    target: Target,
+    result: Annotated[str, typer.Argument(help="Directory of a result, or id of a job.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write to; the result's, or the job's id.")
+    ] = None,
+) -> Answer:
+    """Draw the plots of a result, as SVG and PNG.
+
+    Those of a directory are drawn here, also those of an evaluation in `private`; those of a job by
+    the coordinator, which keeps them.
+    """
+    drawn: dict[str, bytes] = {}
+    if Path(result).is_dir():
+        for name, picture in _pictures(Path(result)).items():
+            drawn |= {f"{name}.svg": picture.svg, f"{name}.png": picture.png}
+    else:
+        with target.coordinator() as client:
+            for name in client.jobs.result(result).plots:
+                for file in (f"{name}.svg", f"{name}.png"):
+                    drawn[f"plots/{file}"] = client.jobs.plot(result, file)
+    out = out or Path(result)
+    for file, content in drawn.items():
+        folder = (out / file).parent
+        folder.mkdir(mode=0o700 if "private" in file else 0o777, parents=True, exist_ok=True)
+        (out / file).write_bytes(content)
+    text = f"written to {out}: {', '.join(drawn)}" if drawn else "The result has no plots."
+    return Answer({"directory": str(out), "files": list(drawn)}, lambda: say(text, markup=False))
 
 
 @app.command("preview")
@@ -489,6 +526,9 @@ def _write(client: Client, job: api.Answer, out: Path) -> None:
     """The published parts, and the evaluation in the operator's directory."""
     with zipfile.ZipFile(io.BytesIO(client.jobs.archive(job["id"]))) as archive:
         archive.extractall(out)
+    for name in json.loads((out / "result.json").read_text("utf-8"))["plots"]:
+        for drawn in (f"{name}.svg", f"{name}.png"):
+            (out / "plots" / drawn).unlink(missing_ok=True)  # of an earlier job
     private = out / "private"
     (private / "evaluation.json").unlink(missing_ok=True)  # of an earlier job
     shutil.rmtree(private / "plots", ignore_errors=True)
@@ -499,25 +539,35 @@ def _write(client: Client, job: api.Answer, out: Path) -> None:
             raise
         return
     _write_private(out, "evaluation.json", evaluation)
-    result = json.loads((out / "result.json").read_text("utf-8"))
-    _draw(result, evaluation["evaluation"], private / "plots")
 
 
-def _draw(result: Json, evaluation: Json, directory: Path) -> None:
-    """The plots of an evaluation; no service stores or sends them."""
+def _pictures(directory: Path) -> dict[str, Picture]:
+    """The plots of a result that `tacit job run` wrote, by their places in its directory; those of
+    an evaluation too, which no service stores or sends."""
     # Loaded only here: other commands know no algorithm.
     from algorithms import catalogue
-    from algorithms.drawing import can_draw
+    from algorithms.contract import Plot
+    from algorithms.drawing import can_draw, drawn
     from common.runtime.process import extra_needed
 
     if not can_draw():
-        errors.print(extra_needed("drawing the evaluation", "plots"), highlight=False, markup=False)
-        return
-    algorithm = catalogue.find(result["algorithm"])
-    for plot in algorithm.evaluation_pictures(evaluation, result["summary"]):
-        directory.mkdir(mode=0o700, exist_ok=True)
-        (directory / f"{plot.name}.svg").write_bytes(plot.svg)
-        (directory / f"{plot.name}.png").write_bytes(plot.png)
+        fail(extra_needed("drawing", "plots"))
+    try:
+        result = json.loads((directory / "result.json").read_text("utf-8"))
+        algorithm = catalogue.find(result["algorithm"])
+        pictures = {}
+        for name in result["plots"]:
+            values = directory / "plots" / f"{Path(name).name}.json"
+            plot = Plot(name, json.loads(values.read_text("utf-8")))
+            pictures[f"plots/{Path(name).name}"] = drawn(algorithm, plot)
+        private = directory / "private" / "evaluation.json"
+        if private.exists():
+            evaluation = json.loads(private.read_text("utf-8"))["evaluation"]
+            for picture in algorithm.evaluation_pictures(evaluation, result["summary"]):
+                pictures[f"private/plots/{picture.name}"] = picture
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        fail(f"{directory} has no result that can be drawn: {type(error).__name__}")
+    return pictures
 
 
 def _cost(charge: Json) -> str:

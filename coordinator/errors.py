@@ -191,6 +191,17 @@ class UnknownPart(NotFound):
     title = "The result has no such part"
 
 
+class PlotNotDrawn(Unavailable):
+    name = "plot_not_drawn"
+    title = "The plot cannot be drawn"
+    retryable_by_default = False
+
+
+class DrawingBusy(Unavailable):
+    name = "drawing_busy"
+    title = "Other plots are being drawn: try again later"
+
+
 class JobNotFinished(Conflict):
     name = "job_not_finished"
     title = "The job has no result"

@@ -36,6 +36,7 @@ from coordinator.jobs.dispatcher import Dispatcher
 from coordinator.jobs.federated.conductor import Federated
 from coordinator.jobs.federated.lifecycle import Desk
 from coordinator.jobs.federated.preparation import FederatedAsking
+from coordinator.jobs.pictures import Pictures
 from coordinator.jobs.results import Results
 from coordinator.jobs.schedules import JobScheduler
 from coordinator.jobs.submission import Submission
@@ -86,6 +87,7 @@ class Jobs:
     attempts: Attempts
     dispatcher: Dispatcher
     results: Results
+    pictures: Pictures
     changes: Changes
     federated: Federated
     scheduler: JobScheduler
@@ -163,6 +165,7 @@ async def run_services(
         await services.resealing.stop()
         for loop in reversed(services.loops):
             await loop.stop()
+        await services.jobs.pictures.close()
         services.jobs.changes.notify()  # releases the long polls on jobs
         await services.peers.aclose()
         await services.database.dispose()
@@ -307,6 +310,7 @@ def _open_jobs(
         attempts,
         Dispatcher(attempts, workers, settings, changes.notify),
         results,
+        Pictures(results),
         changes,
         federated,
         JobScheduler(database, submission, clock, federated.wake),

@@ -23,7 +23,7 @@ def prefix_text(dataset: Sequences, epsilon: Fraction, height: int, context: Con
         epsilon=epsilon,
         universe=items,
         height=height,
-        theta_item=item_multiple(items, "sound", hybrid=False),
+        theta_item=item_multiple(items, "sound", None),
     )
     release = publish(dataset, resolved(asked, "paper")[1], context)
     return Text.of_counts(*release.synthetic(dataset.universe))

@@ -186,9 +186,13 @@ def trajectory_kcl() -> list[Sample]:
 
 
 def sequential_prefix_tree() -> list[Sample]:
-    """Table 6.1, and trips."""
+    """Table 6.1, trips, and trips with times."""
     rows = "L1L2L3 L1L2 L3L2L1 L1L2L4 L1L2L3 L3L2 L1L2L4L1 L3L1"
-    return [_sequences("table-6.1.txt", rows, "8 sequences over L1 L2 L3 L4"), _trips("trips", 1)]
+    return [
+        _sequences("table-6.1.txt", rows, "8 sequences over L1 L2 L3 L4"),
+        _trips("trips", 1),
+        _commutes(),
+    ]
 
 
 def sequential_ngram() -> list[Sample]:
@@ -209,6 +213,23 @@ def _trips(name: str, seed: int) -> Sample:
     )
     about = "generated: 5,000 trips over 68 stations"
     return Sample(f"{name}.txt", "sequences", "text", _lines(rows), about)
+
+
+def _commutes() -> Sample:
+    """A place in the morning, one an hour later, and in two of three cases back in the evening."""
+    generator = np.random.default_rng(3)
+    homes, works = generator.integers(1, 6, 5_000), generator.integers(5, 9, 5_000)
+    mornings = generator.normal(7.5 * 3_600, 2_400, 5_000).clip(0, 12 * 3_600).astype(int)
+    evenings = generator.normal(17.5 * 3_600, 3_600, 5_000).clip(14 * 3_600, 86_399).astype(int)
+    rides = generator.integers(600, 5_400, 5_000)
+    rows = [
+        f"{home}@{start} {work}@{start + ride}" + f" {home}@{end}" * (number % 3 > 0)
+        for number, (home, work, start, ride, end) in enumerate(
+            zip(homes, works, mornings, rides, evenings, strict=True)
+        )
+    ]
+    about = "generated: 5,000 trips over 8 places, PLACE@SECOND of a day"
+    return Sample("commutes.txt", "sequences", "text", _lines(rows), about)
 
 
 def _sequences(file_name: str, rows: str, description: str) -> Sample:

@@ -32,7 +32,7 @@ from algorithms.crowd_tasking.aggregates import (
     shares,
     shares_by_round,
 )
-from algorithms.crowd_tasking.evaluation import evaluate, evaluation_pictures, task_plots
+from algorithms.crowd_tasking.evaluation import DRAWINGS, evaluate, evaluation_pictures, task_plots
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.prediction import accuracy_outlook, subset_shares
 from algorithms.crowd_tasking.report import NAME, privacy_report
@@ -549,6 +549,7 @@ ALGORITHM: Final = Algorithm(
     },
     complexity="O(n T k) draws of noise; about 10^7 readings a second on one core",
     check=check,
+    drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,
 )
 """The entry of the catalogue."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Plot
+from algorithms.contract import Drawing, Picture, Plot
 from algorithms.crowd_tasking.aggregates import (
     Classified,
     Reports,
@@ -27,9 +27,9 @@ from algorithms.crowd_tasking.aggregates import (
 )
 from algorithms.crowd_tasking.parameters import MOST_EPSILON
 from algorithms.crowd_tasking.prediction import autocovariance, class_distance, mean_shift
-from algorithms.crowd_tasking.report import NAME, source_ane
+from algorithms.crowd_tasking.report import source_ane
 from algorithms.crowd_tasking.task import Task
-from algorithms.drawing import BLUE, GREY, RED, can_draw, compared_bars, picture
+from algorithms.drawing import BLUE, GREY, RED, compared_bars, floats, picture
 from tacit.encoders.crowd_tasking import Bools, Component, Floats, Ints
 from tacit.randomness import PublicRandom
 
@@ -361,23 +361,27 @@ _SHOWN_REPORTS: Final = 2_000
 def task_plots(
     task: Task, joined: int, reports: Reports, found: Floats | None, tick: Callable[[], None]
 ) -> tuple[Plot, ...]:
-    """All plots of a result; none where matplotlib is not installed. `found`: bucket shares.
+    """All plots of a result. `found`: bucket shares.
 
     `tick` is called between steps.
     """
-    if not can_draw():
-        return ()
-    drawn: list[tuple[str, Callable[[Axes], None]]] = [("risk", lambda axes: _risk(axes, task))]
+    plots = [_plot_of_risk(task)]
     if joined:
-        drawn.append(("error", lambda axes: _error(axes, task, joined, tick)))
+        plots.append(_plot_of_error(task, joined, tick))
     if reports.count:
-        drawn.append(("uploaded", lambda axes: _uploaded(axes, task, reports)))
+        plots.append(_plot_of_reports(task, reports))
     if found is not None and joined:
-        drawn.append(("histogram", lambda axes: _histogram(axes, task, found)))
-    plots = []
-    for name, fill in drawn:
-        tick()
-        plots.append(picture(NAME, name, fill, _INCHES))
+        chosen = task.params.histogram_coordinate
+        plots.append(
+            Plot.of(
+                "histogram",
+                edges=np.array(task.params.bucket_edges),
+                shares=found,
+                reference=task.reference,
+                estimator=task.params.estimator,
+                axis=f"{chosen.name} ({task.params.sensor.unit})",
+            )
+        )
     return tuple(plots)
 
 
@@ -389,32 +393,52 @@ def _epsilons(task: Task) -> list[Fraction]:
     return [Fraction(round(each, 6)) for each in np.geomspace(float(least), float(most), _GRID)]
 
 
-def _error(axes: Axes, task: Task, joined: int, tick: Callable[[], None]) -> None:
+def _plot_of_error(task: Task, joined: int, tick: Callable[[], None]) -> Plot:
     epsilons = _epsilons(task)
-    found = []
-    for each in epsilons:
+    predicted = []
+    for epsilon in epsilons:
         tick()
-        found.append(replace(task, epsilon=each).predicted(joined))
-    places = [float(epsilon) for epsilon in epsilons]
-    axes.plot(places, [each.mean for each in found], color=BLUE, label="predicted mean")
-    axes.plot(places, [each.point_95 for each in found], "--", color=BLUE, label="95 % point")
-    bounds = [math.nan if each.bound is None else each.bound for each in found]
-    axes.plot(places, bounds, ":", color=GREY, label="the source's bound")
-    axes.axvline(float(task.epsilon), color=RED, linewidth=1, label="this task")
+        predicted.append(replace(task, epsilon=epsilon).predicted(joined))
     what = {"AVG": f"error ({task.params.sensor.unit})", "HIST": "error of shares"}
-    axes.set_ylabel(what.get(task.params.aggregate, f"shift ({task.params.sensor.unit})"))
-    _finish(axes, f"Predicted error, {joined} users")
-
-
-def _risk(axes: Axes, task: Task) -> None:
-    places = [float(each) for each in _epsilons(task)]
-    factor = task.params.dimension if task.per_coordinate else 1
-    axes.plot(
-        places, [source_ane(place) for place in places], color=GREY, label="ANE of the source"
+    return Plot.of(
+        "error",
+        epsilons=[float(epsilon) for epsilon in epsilons],
+        mean=[each.mean for each in predicted],
+        point_95=[each.point_95 for each in predicted],
+        bound=[each.bound for each in predicted],
+        epsilon=float(task.epsilon),
+        users=joined,
+        axis=what.get(task.params.aggregate, f"shift ({task.params.sensor.unit})"),
     )
-    floor = [1 / (1 + math.exp(min(factor * each, 700))) for each in places]
-    axes.plot(places, floor, color=BLUE, label="least error of any test of one reading")
-    axes.axvline(float(task.epsilon), color=RED, linewidth=1, label="this task")
+
+
+def _error(axes: Axes, values: Mapping[str, Any]) -> None:
+    places = values["epsilons"]
+    axes.plot(places, floats(values["mean"]), color=BLUE, label="predicted mean")
+    axes.plot(places, floats(values["point_95"]), "--", color=BLUE, label="95 % point")
+    axes.plot(places, floats(values["bound"]), ":", color=GREY, label="the source's bound")
+    axes.axvline(values["epsilon"], color=RED, linewidth=1, label="this task")
+    axes.set_ylabel(values["axis"])
+    _finish(axes, f"Predicted error, {values['users']} users")
+
+
+def _plot_of_risk(task: Task) -> Plot:
+    epsilons = [float(epsilon) for epsilon in _epsilons(task)]
+    factor = task.params.dimension if task.per_coordinate else 1
+    return Plot.of(
+        "risk",
+        epsilons=epsilons,
+        ane=[source_ane(epsilon) for epsilon in epsilons],
+        floor=[1 / (1 + math.exp(min(factor * epsilon, 700))) for epsilon in epsilons],
+        epsilon=float(task.epsilon),
+    )
+
+
+def _risk(axes: Axes, values: Mapping[str, Any]) -> None:
+    places = values["epsilons"]
+    axes.plot(places, floats(values["ane"]), color=GREY, label="ANE of the source")
+    axes.plot(places, values["floor"], color=BLUE, label="least error of any test of one reading")
+    axes.axvline(values["epsilon"], color=RED, linewidth=1, label="this task")
     axes.set_ylim(bottom=1e-4)
     axes.set_ylabel("share of the range; probability")
     _finish(axes, "Risk: an average attack, and the guarantee")
@@ -429,27 +453,47 @@ def _finish(axes: Axes, title: str) -> None:
     axes.legend(frameon=False)
 
 
-def _uploaded(axes: Axes, task: Task, reports: Reports) -> None:
+def _plot_of_reports(task: Task, reports: Reports) -> Plot:
+    users = []
     for user in np.unique(reports.users)[:_SHOWN_USERS]:
         mine = np.flatnonzero(reports.users == user)[:_SHOWN_REPORTS]
-        axes.plot(reports.rounds[mine], reports.values[mine, 0], ".", markersize=3)
+        users.append({"rounds": reports.rounds[mine], "values": reports.values[mine, 0]})
     first = task.params.sensor.coordinates[0]
-    axes.axhspan(first.lower, first.upper, color="#eeeeee", zorder=0, label="bounds")
+    return Plot.of(
+        "uploaded",
+        users=users,
+        lower=float(first.lower),
+        upper=float(first.upper),
+        axis=f"{first.name} ({task.params.sensor.unit})",
+    )
+
+
+def _uploaded(axes: Axes, values: Mapping[str, Any]) -> None:
+    for user in values["users"]:
+        axes.plot(user["rounds"], floats(user["values"]), ".", markersize=3)
+    axes.axhspan(values["lower"], values["upper"], color="#eeeeee", zorder=0, label="bounds")
     axes.set_xlabel("round")
-    axes.set_ylabel(f"{first.name} ({task.params.sensor.unit})")
+    axes.set_ylabel(values["axis"])
     axes.set_title("Reports as uploaded (noisy), the first users")
     axes.legend(frameon=False)
 
 
-def _histogram(axes: Axes, task: Task, found: Floats) -> None:
-    edges = np.array(task.params.bucket_edges)
-    axes.stairs(found, edges, color=BLUE, fill=True, alpha=0.4, label=task.params.estimator)
-    axes.stairs(task.reference, edges, color=GREY, label="public reference")
-    chosen = task.params.histogram_coordinate
-    axes.set_xlabel(f"{chosen.name} ({task.params.sensor.unit})")
+def _histogram(axes: Axes, values: Mapping[str, Any]) -> None:
+    edges, label = values["edges"], values["estimator"]
+    axes.stairs(floats(values["shares"]), edges, color=BLUE, fill=True, alpha=0.4, label=label)
+    axes.stairs(floats(values["reference"]), edges, color=GREY, label="public reference")
+    axes.set_xlabel(values["axis"])
     axes.set_ylabel("share")
     axes.set_title("Histogram from noisy reports")
     axes.legend(frameon=False)
+
+
+DRAWINGS: Final = {
+    "risk": Drawing(_risk, _INCHES),
+    "error": Drawing(_error, _INCHES),
+    "uploaded": Drawing(_uploaded, _INCHES),
+    "histogram": Drawing(_histogram, _INCHES),
+}
 
 
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
@@ -460,7 +504,7 @@ _NAME: Final = "crowd-tasking"
 
 def evaluation_pictures(
     evaluation: Mapping[str, Any], summary: Mapping[str, Any]
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """Those that the evaluation has figures for."""
     drawn = []
     if "average" in evaluation:

@@ -27,6 +27,7 @@ from algorithms.dpbv_clustering.grid import (
     unary_estimate,
 )
 from algorithms.dpbv_clustering.outcome import (
+    DRAWINGS,
     cluster_points,
     evaluation_pictures,
     grid_outcome,
@@ -58,6 +59,7 @@ from algorithms.dpbv_clustering.report import (
     sound_report,
     unplanned_report,
 )
+from algorithms.kmeans.algorithm import DRAWINGS as DRAWINGS_OF_CENTRES
 from tacit.encoders.dpbv_clustering import (
     BLOCK_COINS,
     Cells,
@@ -410,5 +412,6 @@ ALGORITHM = Algorithm(
     reports=REPORTS,
     check=check,
     check_outline=check_outline,
+    drawings={**DRAWINGS, **DRAWINGS_OF_CENTRES},
     evaluation_pictures=evaluation_pictures,
 )

@@ -16,7 +16,7 @@ import numpy as np
 from algorithms.contract import Context, Outcome
 from algorithms.dpbv_clustering.clustering_methods import kmeans
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters, make_box
-from algorithms.kmeans.algorithm import centres_file, pictures
+from algorithms.kmeans.algorithm import centres_file, plots_of
 from algorithms.kmeans.plan import LOW_DIMENSION, Plan, PlanImpossible, make_plan
 from algorithms.kmeans.report import error_of_centres, planned_split, start_name
 from algorithms.kmeans.sound_run import Rows, State, release, run_central
@@ -301,6 +301,6 @@ def outcome_of(
         },
         report.model_copy(update={"error": error}),
         (centres_file(centres, columns, found.counts),),
-        pictures(state, found, grid, columns),
+        plots_of(state, found, grid, columns),
         {"public_seed": params.public_seed},
     )

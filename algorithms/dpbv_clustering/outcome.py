@@ -7,20 +7,19 @@ Made of released bits, counts or points, and of public parameters alone. Plots o
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from algorithms.contract import Outcome, Plot, ResultFile, with_verdict
+from algorithms.contract import Drawing, Outcome, Picture, Plot, ResultFile, with_verdict
 from algorithms.dpbv_clustering.clustering_methods import KMeansResult, kmeans
 from algorithms.dpbv_clustering.grid import GridClustering
 from algorithms.dpbv_clustering.paper import Found
 from algorithms.dpbv_clustering.parameters import BitPlan, Parameters
-from algorithms.dpbv_clustering.report import NAME
-from algorithms.drawing import BLUE, RED, can_draw, compared_bars, picture
+from algorithms.drawing import BLUE, RED, compared_bars, floats, picture
 from tacit.accounting.randomised_response import delta_of_responses
 from tacit.encoders.dpbv_clustering import POINT_STEPS, Box, Cells, Floats, Ints
 from tacit.randomness import PublicRandom
@@ -38,42 +37,61 @@ _PLANE: Final = 2
 
 def scatter(points: Floats, labels: Ints, columns: tuple[str, ...]) -> Plot:
     """Estimated or noisy points (n, d), d >= 2, by label; the first 5,000 and two attributes."""
+    shown = points[:_SHOWN, :_PLANE]
+    return Plot.of("scatter", points=shown, labels=labels[:_SHOWN], columns=columns[:_PLANE])
 
-    def fill(axes: Axes) -> None:
-        axes.scatter(points[:_SHOWN, 0], points[:_SHOWN, 1], c=labels[:_SHOWN], cmap="tab10", s=6)
-        axes.set(title="Noisy records by label", xlabel=columns[0], ylabel=columns[1])
 
-    return picture(NAME, "scatter", fill, _INCHES)
+def _scatter(axes: Axes, values: Mapping[str, Any]) -> None:
+    points, (first, second) = floats(values["points"]), values["columns"]
+    axes.scatter(points[:, 0], points[:, 1], c=values["labels"], cmap="tab10", s=6)
+    axes.set(title="Noisy records by label", xlabel=first, ylabel=second)
 
 
 def grid(cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]) -> Plot:
     """Noisy counts of a grid of two axes, with the centres."""
-    low, high = cells.box.lower, cells.box.upper
+    return Plot.of(
+        "grid",
+        counts=counts.reshape(cells.per_axis, cells.per_axis),
+        lower=cells.box.lower,
+        upper=cells.box.upper,
+        centres=found.centres,
+        columns=columns,
+    )
 
-    def fill(axes: Axes) -> None:
-        image = axes.imshow(
-            counts.reshape(cells.per_axis, cells.per_axis).T,
-            origin="lower",
-            extent=(low[0], high[0], low[1], high[1]),
-            aspect="auto",
-            cmap="Blues",
-        )
-        axes.figure.colorbar(image, ax=axes, label="noisy count")
-        axes.scatter(found.centres[:, 0], found.centres[:, 1], marker="x", color=RED)
-        axes.set(title="Noisy grid and centres", xlabel=columns[0], ylabel=columns[1])
 
-    return picture(NAME, "grid", fill, _INCHES)
+def _grid(axes: Axes, values: Mapping[str, Any]) -> None:
+    low, high, (first, second) = values["lower"], values["upper"], values["columns"]
+    image = axes.imshow(
+        floats(values["counts"]).T,
+        origin="lower",
+        extent=(low[0], high[0], low[1], high[1]),
+        aspect="auto",
+        cmap="Blues",
+    )
+    axes.figure.colorbar(image, ax=axes, label="noisy count")
+    for x, y in values["centres"]:
+        axes.scatter(x, y, marker="x", color=RED)
+    axes.set(title="Noisy grid and centres", xlabel=first, ylabel=second)
 
 
 def dendrogram(merges: Floats) -> Plot:
     """The upper merges of an average linkage."""
-    from scipy.cluster.hierarchy import dendrogram as draw
+    from scipy.cluster.hierarchy import dendrogram as laid_out
 
-    def fill(axes: Axes) -> None:
-        draw(merges, ax=axes, truncate_mode="lastp", p=30, no_labels=True)
-        axes.set(title="Average linkage", ylabel="decoded distance")
+    tree = laid_out(merges, truncate_mode="lastp", p=30, no_labels=True, no_plot=True)
+    return Plot.of(
+        "dendrogram", places=tree["icoord"], heights=tree["dcoord"], colours=tree["color_list"]
+    )
 
-    return picture(NAME, "dendrogram", fill, _INCHES)
+
+def _dendrogram(axes: Axes, values: Mapping[str, Any]) -> None:
+    for places, heights, colour in zip(
+        values["places"], values["heights"], values["colours"], strict=True
+    ):
+        axes.plot(places, heights, color=colour)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks([])
+    axes.set(title="Average linkage", ylabel="decoded distance")
 
 
 def delta_curve(plan: BitPlan) -> Plot:
@@ -84,12 +102,20 @@ def delta_curve(plan: BitPlan) -> Plot:
         float(delta_of_responses(plan.differing, bit, Fraction(epsilon)))
         for epsilon in epsilons.tolist()
     ]
+    return Plot.of("delta", epsilons=epsilons, deltas=deltas)
 
-    def fill(axes: Axes) -> None:
-        axes.plot(epsilons, deltas, color=BLUE)
-        axes.set(title="What holds for a record", xlabel="epsilon", ylabel="delta", ylim=(0, 1.02))
 
-    return picture(NAME, "delta", fill, _INCHES)
+def _delta(axes: Axes, values: Mapping[str, Any]) -> None:
+    axes.plot(values["epsilons"], values["deltas"], color=BLUE)
+    axes.set(title="What holds for a record", xlabel="epsilon", ylabel="delta", ylim=(0, 1.02))
+
+
+DRAWINGS: Final = {
+    "scatter": Drawing(_scatter),
+    "grid": Drawing(_grid),
+    "dendrogram": Drawing(_dendrogram),
+    "delta": Drawing(_delta),
+}
 
 
 def is_plane(dimension: int) -> bool:
@@ -104,7 +130,7 @@ _NAME: Final = "dpbv-clustering"
 
 def evaluation_pictures(
     evaluation: Mapping[str, Any], summary: Mapping[str, Any]
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """Those that the evaluation has figures for."""
     drawn = []
     if "agreement" in evaluation:
@@ -168,15 +194,15 @@ def labelled_outcome(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """What is published of labels that were found on bits."""
-    drawn: list[Callable[[], Plot]] = []
+    plots: list[Plot] = []
     points = found.points
     if points is not None and is_plane(len(columns)):
-        drawn.append(lambda: scatter(plan.box.raw(points), found.labels, columns))
+        plots.append(scatter(plan.box.raw(points), found.labels, columns))
     merges = found.merges
     if merges is not None:
-        drawn.append(lambda: dendrogram(merges))
+        plots.append(dendrogram(merges))
     if plan.flip.threshold and params.partition == "horizontal":
-        drawn.append(lambda: delta_curve(plan))
+        plots.append(delta_curve(plan))
     clusters = np.unique(found.labels[found.labels >= 0])
     summary: dict[str, Any] = {
         "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
@@ -194,7 +220,7 @@ def labelled_outcome(
         summary,
         report,
         (_labels_file(found.labels, owners),),
-        _draw(drawn),
+        tuple(plots),
         {"r_seed": params.r_seed, "public_seed": params.public_seed},
         evaluation or None,
     )
@@ -229,9 +255,9 @@ def points_outcome(
 ) -> Outcome:
     """What is published of noisy points and their clusters."""
     box, found = clustering.box, clustering.found
-    drawn: list[Callable[[], Plot]] = []
+    plots: list[Plot] = []
     if is_plane(len(columns)):
-        drawn.append(lambda: scatter(box.raw(clustering.places), found.labels, columns))
+        plots.append(scatter(box.raw(clustering.places), found.labels, columns))
     return Outcome(
         {
             "method": "laplace-points",
@@ -242,7 +268,7 @@ def points_outcome(
         },
         report,
         (_labels_file(found.labels, owners),),
-        _draw(drawn),
+        tuple(plots),
         {"public_seed": params.public_seed},
         evaluation,
     )
@@ -262,9 +288,9 @@ def grid_outcome(
     if not found.clusters:
         nothing = with_verdict(report.error or {}, "noise", "no cell stands out from the noise")
         report = report.model_copy(update={"error": nothing})
-    drawn: list[Callable[[], Plot]] = []
+    plots: list[Plot] = []
     if len(columns) == 2:
-        drawn.append(lambda: grid(cells, counts, found, columns))
+        plots.append(grid(cells, counts, found, columns))
     return Outcome(
         {
             "method": "grid-ldp" if local else "grid-core",
@@ -279,14 +305,10 @@ def grid_outcome(
         },
         report,
         (_grid_file(cells, counts, found, columns),),
-        _draw(drawn),
+        tuple(plots),
         {"public_seed": params.public_seed},
         evaluation or None,
     )
-
-
-def _draw(drawn: list[Callable[[], Plot]]) -> tuple[Plot, ...]:
-    return tuple(each() for each in drawn) if can_draw() else ()
 
 
 def _labels_file(labels: Ints, owners: Owners) -> ResultFile:

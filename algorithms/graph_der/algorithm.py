@@ -11,7 +11,6 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from algorithms.contract import (
 )
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.block_graph import BlockRelease, publish_blocks, synthetic
-from algorithms.graph_der.evaluation import evaluate, evaluation_pictures, pictures
+from algorithms.graph_der.evaluation import DRAWINGS, evaluate, evaluation_pictures, plots_of
 from algorithms.graph_der.parameters import (
     BadGroup,
     BadShares,
@@ -118,7 +117,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
             },
             report=graph_der_report(params, stance, seen),
             files=_files(dataset, tree, _leaf_regions(tree, context), context),
-            plots=pictures(tree, partial(context.progress, 0.95, "plotting")),
+            plots=plots_of(tree),
             public_seeds=_seeds(params, labelling),
         )
     context.progress(0.97, "releasing")
@@ -150,7 +149,7 @@ def published_blocks(
         report=blocks_report(params, seen),
         files=_files(vertices, release, _parts(release, context), context)
         + _degrees(vertices, release, context),
-        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        plots=plots_of(release),
         public_seeds=_seeds(params, labelling),
     )
 
@@ -398,6 +397,7 @@ ALGORITHM: Final = Algorithm(
     "edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) and "
     "O(vertices^2)",
     check=check,
+    drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,
     rounds=ROUNDS,
 )

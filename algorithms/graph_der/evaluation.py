@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Plot
+from algorithms.contract import Context, Drawing, Picture, Plot
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.drawing import BLUE, RED, can_draw, compared_bars, picture
+from algorithms.drawing import BLUE, RED, compared_bars, picture
 from algorithms.graph_der.block_graph import BlockRelease, cell_of, uniform_places
 from algorithms.graph_der.parameters import Metrics
 from algorithms.graph_der.publication import Release, labelled, neighbours_adjacent
@@ -333,40 +333,59 @@ _BLUE: Final = "#1b6ca8"
 _PIXELS: Final = 512
 
 
-def pictures(release: Regions, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
-    """Both plots; none without matplotlib."""
-    beat()
-    if not can_draw():
-        return ()
-    regions = picture("graph-der", "regions", lambda axes: _regions(axes, release), _INCHES)
-    beat()
-    return regions, picture("graph-der", "degrees", lambda axes: _degrees(axes, release), _INCHES)
+def plots_of(release: Regions) -> tuple[Plot, ...]:
+    """Both plots."""
+    side, places, densities = shown_regions(release)
+    count = np.bincount(degrees((release.low, release.high), release.vertices))
+    place = np.flatnonzero(count)
+    return (
+        Plot.of(
+            "regions",
+            labels=release.vertices,
+            side=side,
+            triangle=release.triangle,
+            places=places,
+            densities=densities,
+        ),
+        Plot.of("degrees", degrees=place, vertices=count[place]),
+    )
 
 
-def density_map(release: Regions, pixels: int = _PIXELS) -> NDArray[np.float64]:
-    """(side, side) released density of the leaf at each point; NaN where there is none."""
-    vertices = release.vertices
-    side = min(pixels, vertices)
+def shown_regions(
+    release: Regions, pixels: int = _PIXELS
+) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
+    """Points on a side, the leaves that have one of the map's points, the largest first (m, 4), and
+    their released densities (m,). A point shows the leaf of its first label; small ones may fall
+    between."""
+    side = min(pixels, release.vertices)
     room = np.maximum(1, release.room)
-    image = np.full((side, side), np.nan)
-    # a point shows the leaf that holds its first label; small ones may fall between
-    at = -(-release.bounds * side // vertices)
+    at = -(-release.bounds * side // release.vertices)
     order = np.argsort(-room, kind="stable")
-    for number in order.tolist():
-        top, bottom, left, right = at[number]
-        image[top:bottom, left:right] = release.counts[number] / room[number]
-    if release.triangle:
+    has_points = (at[order, 1] > at[order, 0]) & (at[order, 3] > at[order, 2])
+    order = order[has_points]
+    return side, at[order], release.counts[order] / room[order]
+
+
+def density_map(values: Mapping[str, Any]) -> NDArray[np.float64]:
+    """(side, side) released density of the leaf at each point; NaN where there is none."""
+    side = values["side"]
+    image = np.full((side, side), np.nan)
+    for (top, bottom, left, right), density in zip(
+        values["places"], values["densities"], strict=True
+    ):
+        image[top:bottom, left:right] = density
+    if values["triangle"]:
         image = np.where(np.tri(side, k=-1, dtype=np.bool_), image.T, image)
     return image
 
 
-def _regions(axes: Axes, release: Regions) -> None:
+def _regions(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
-    image = density_map(release)
+    image = density_map(values)
     positive = image[image > 0]
-    vertices = release.vertices
+    vertices = values["labels"]
     axes.set_title("Density of edges by region (released)")
     axes.set_xlabel("label")
     axes.set_ylabel("label")
@@ -384,17 +403,18 @@ def _regions(axes: Axes, release: Regions) -> None:
     axes.figure.colorbar(shown, ax=axes, label="edges per pair (white: none)", shrink=0.85)
 
 
-def _degrees(axes: Axes, release: Regions) -> None:
-    count = np.bincount(degrees((release.low, release.high), release.vertices))
-    place = np.flatnonzero(count)
+def _degrees(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Degrees of the synthetic graph")
-    axes.plot(place, count[place], ".", color=_BLUE, markersize=4)
+    axes.plot(values["degrees"], values["vertices"], ".", color=_BLUE, markersize=4)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_yscale("log")
     axes.set_xlim(left=-0.2)
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
     axes.set_xlabel("degree (edges at a vertex)")
     axes.set_ylabel("vertices")
+
+
+DRAWINGS: Final = {"regions": Drawing(_regions, _INCHES), "degrees": Drawing(_degrees, _INCHES)}
 
 
 # Spec: jobs, section "Result"; graph-der, section 5. Visible only to the operator; drawn where the
@@ -409,7 +429,7 @@ _STYLES: Final = {"range": "o-", "random": "s--"}
 def evaluation_pictures(
     evaluation: Mapping[str, Any],
     summary: Mapping[str, Any],  # noqa: ARG001 - one signature for all algorithms
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """Those that the evaluation has figures for."""
     drawn = []
     if evaluation.get("cut_queries"):

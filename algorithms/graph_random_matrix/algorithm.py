@@ -37,6 +37,7 @@ from algorithms.graph_random_matrix.flipping import (
 )
 from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
+    DRAWINGS,
     MATRIX,
     evaluation_pictures,
     found_in_degrees,
@@ -346,5 +347,6 @@ ALGORITHM: Final = Algorithm(
     "flip: time O(vertices^2), 16 bytes for each edge of the flipped graph",
     reports=REPORTS,
     check=check,
+    drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,
 )

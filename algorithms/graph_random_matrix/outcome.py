@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
-from algorithms.drawing import BLUE, GREY, can_draw, picture
+from algorithms.contract import Context, Drawing, Outcome, Picture, Plot, ResultFile, Stance
+from algorithms.drawing import BLUE, GREY, floats, picture
 from algorithms.graph_random_matrix.degree_vector import DegreeVector
 from algorithms.graph_random_matrix.flipping import FlippedSpectrum, chosen_estimator
 from algorithms.graph_random_matrix.linear_algebra import (
@@ -46,38 +46,22 @@ _BLUE: Final = "#1b6ca8"
 _RED: Final = "#c8553d"
 
 
-def pictures(findings: Findings, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
-    """One or both plots; none without matplotlib."""
-    beat()
-    if not can_draw():
-        return ()
-    found = [
-        picture(
-            "graph-random-matrix", "singular-values", lambda axes: _values(axes, findings), _INCHES
-        )
-    ]
-    if findings.labels is not None:
-        beat()
-        sizes = np.bincount(findings.labels)
-        found.append(
-            picture(
-                "graph-random-matrix",
-                "clusters",
-                lambda axes: _clusters(axes, sizes.tolist()),
-                _INCHES,
-            )
-        )
-    return tuple(found)
+def plots_of(findings: Findings) -> tuple[Plot, ...]:
+    """One or both plots."""
+    values = Plot.of("singular-values", values=findings.values, noise=findings.noise_level)
+    if findings.labels is None:
+        return (values,)
+    return values, Plot.of("clusters", vertices=np.bincount(findings.labels))
 
 
-def _values(axes: Axes, findings: Findings) -> None:
+def _values(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Singular values of what is published")
-    places = np.arange(1, findings.values.size + 1)
-    axes.plot(places, findings.values, "o-", color=_BLUE, markersize=3, label="published")
+    places = np.arange(1, len(values["values"]) + 1)
+    axes.plot(places, floats(values["values"]), "o-", color=_BLUE, markersize=3, label="published")
     axes.axhline(
-        findings.noise_level,
+        values["noise"],
         color=_RED,
         linestyle="--",
         linewidth=1,
@@ -90,14 +74,17 @@ def _values(axes: Axes, findings: Findings) -> None:
     axes.legend(frameon=False)
 
 
-def _clusters(axes: Axes, sizes: list[int]) -> None:
+def _clusters(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Vertices by cluster")
-    axes.bar(range(len(sizes)), sizes, color=_BLUE)
+    axes.bar(range(len(values["vertices"])), values["vertices"], color=_BLUE)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("cluster")
     axes.set_ylabel("vertices")
+
+
+DRAWINGS: Final = {"singular-values": Drawing(_values), "clusters": Drawing(_clusters)}
 
 
 # Spec: jobs, section "Result"; graph-random-matrix, section 5. Visible only to the operator; drawn
@@ -109,7 +96,7 @@ _NAME: Final = "graph-random-matrix"
 def evaluation_pictures(
     evaluation: Mapping[str, Any],
     summary: Mapping[str, Any],  # noqa: ARG001 - one signature for all algorithms
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """Those that the evaluation has figures for."""
     cosines = evaluation.get("ev_cosine")
     if not cosines:
@@ -189,7 +176,7 @@ def outcome_of(
         },
         report=spectrum_report(params, stance, facts),
         files=(*files, _vertices_file(vertices, findings, context)),
-        plots=pictures(findings, partial(context.progress, 0.9, "plotting")),
+        plots=plots_of(findings),
         public_seeds={"projection_seed": seed},
     )
     context.progress(0.95, "releasing")

@@ -17,8 +17,10 @@ import numpy as np
 from algorithms.contract import (
     Algorithm,
     Context,
+    Drawing,
     FederatedRounds,
     Outcome,
+    Picture,
     Plot,
     PrivacyScope,
     ResultFile,
@@ -27,7 +29,7 @@ from algorithms.contract import (
     floating_source,
 )
 from algorithms.datasets.tables import NumericTable
-from algorithms.drawing import BLUE, can_draw, compared_bars, picture
+from algorithms.drawing import BLUE, compared_bars, floats, picture
 from algorithms.kmeans import paper
 from algorithms.kmeans.parameters import (
     FEDERATED_CELLS,
@@ -227,7 +229,7 @@ def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]
         result=result,
         report=sound_report(params, grid, plan, state, found),
         files=(centres_file(centres, columns, found.counts),),
-        plots=pictures(state, found, grid, columns),
+        plots=plots_of(state, found, grid, columns),
         public_seeds={"public_seed": params.public_seed},
     )
 
@@ -309,7 +311,7 @@ def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> O
     return _with_evaluation(outcome, compared)
 
 
-# --- pictures; they need matplotlib --------------------------------------------------------------
+# --- plots ---------------------------------------------------------------------------------------
 
 
 _INCHES: Final = (5.4, 4.2)
@@ -318,27 +320,37 @@ _BLUE: Final = "#1b6ca8"
 _GREY: Final = "#8c8c8c"
 
 
-def pictures(state: State, found: Release, grid: Grid, columns: Sequence[str]) -> tuple[Plot, ...]:
-    """All plots of a sound run; none without matplotlib."""
-    if not can_draw():
-        return ()
-    drawn = []
-    if len(planned_split(state.plan)) > 1:  # one bar says nothing
-        drawn.append(picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES))
+def plots_of(state: State, found: Release, grid: Grid, columns: Sequence[str]) -> tuple[Plot, ...]:
+    """All plots of a sound run."""
+    plots, split = [], planned_split(state.plan)
     if grid.dimension > 1 and state.start is not None:
-        centres = grid.raw(found.centres)
-        drawn.insert(
-            0,
-            picture(
-                "kmeans",
-                "centres",
-                lambda axes: _centres(axes, state, grid, centres, columns),
-                _INCHES,
-            ),
-        )
+        plots.append(_plot_of_centres(state, grid, grid.raw(found.centres), columns))
+    if len(split) > 1:  # one bar says nothing
+        names = [f"{place + 1} {each['kind']}" for place, each in enumerate(split)]
+        epsilons = [float(parse_exact(each["epsilon"])) for each in split]
+        plots.append(Plot.of("budget", queries=names, epsilons=epsilons, spent=state.answered))
     if state.rounds:
-        drawn.append(picture("kmeans", "steps", lambda axes: _steps(axes, state.rounds), _INCHES))
-    return tuple(drawn)
+        moved = [step_norms(each) for each in state.rounds]
+        noise = [noise_deviations(each) for each in state.rounds]
+        plots.append(Plot.of("steps", moved=moved, noise=noise))
+    return tuple(plots)
+
+
+def _plot_of_centres(state: State, grid: Grid, centres: Floats, columns: Sequence[str]) -> Plot:
+    """The first two columns: centres, and the released cells, summed over further columns."""
+    cells = None
+    if state.histogram is not None and state.view is None:
+        side = round(state.histogram.size ** (1 / grid.dimension))
+        table = state.histogram.reshape((side,) * grid.dimension)
+        cells = np.maximum(table.sum(axis=tuple(range(2, grid.dimension))), 0)
+    return Plot.of(
+        "centres",
+        columns=list(columns),
+        lower=grid.lower[:2],
+        upper=grid.upper[:2],
+        centres=centres[:, :2],
+        cells=cells,
+    )
 
 
 def step_norms(found: ZoneEstimate) -> Floats:
@@ -353,33 +365,31 @@ def noise_deviations(found: ZoneEstimate) -> Floats:
     return deviations
 
 
-def _centres(axes: Axes, state: State, grid: Grid, centres: Floats, columns: Sequence[str]) -> None:
-    """By the first two columns: centres over the released cells, summed over further columns."""
-    shown = "" if grid.dimension == 2 else ", first two columns"
+def _centres(axes: Axes, values: Mapping[str, Any]) -> None:
+    columns, lower, upper = values["columns"], values["lower"], values["upper"]
+    shown = "" if len(columns) == 2 else ", first two columns"
     axes.set_title(f"Centres over the noisy histogram{shown}")
-    if state.histogram is not None and state.view is None:
-        side = round(state.histogram.size ** (1 / grid.dimension))
-        table = state.histogram.reshape((side,) * grid.dimension)
-        cells = np.maximum(table.sum(axis=tuple(range(2, grid.dimension))), 0)
+    if values["cells"] is not None:
+        cells = floats(values["cells"])
         axes.pcolormesh(
-            np.linspace(grid.lower[0], grid.upper[0], side + 1),
-            np.linspace(grid.lower[1], grid.upper[1], side + 1),
+            np.linspace(lower[0], upper[0], len(cells) + 1),
+            np.linspace(lower[1], upper[1], len(cells) + 1),
             cells.T,
             cmap="Blues",
             rasterized=True,
         )
+    centres = floats(values["centres"])
     axes.plot(centres[:, 0], centres[:, 1], "o", color=_CENTRE, markersize=6)
-    axes.set_xlim(grid.lower[0], grid.upper[0])
-    axes.set_ylim(grid.lower[1], grid.upper[1])
+    axes.set_xlim(lower[0], upper[0])
+    axes.set_ylim(lower[1], upper[1])
     axes.set_xlabel(columns[0])
     axes.set_ylabel(columns[1])
 
 
-def _steps(axes: Axes, rounds: Sequence[ZoneEstimate]) -> None:
+def _steps(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Steps and their noise")
-    numbers = np.arange(1, len(rounds) + 1)
-    moved = np.stack([step_norms(each) for each in rounds])
-    noise = np.stack([noise_deviations(each) for each in rounds])
+    moved, noise = floats(values["moved"]), floats(values["noise"])
+    numbers = np.arange(1, len(moved) + 1)
     for place in range(moved.shape[1]):
         axes.plot(numbers, moved[:, place], "o-", color=_BLUE, markersize=4, linewidth=0.8)
         axes.plot(numbers, noise[:, place], "_--", color=_GREY, markersize=8, linewidth=0.8)
@@ -391,15 +401,19 @@ def _steps(axes: Axes, rounds: Sequence[ZoneEstimate]) -> None:
     axes.legend(frameon=False)
 
 
-def _budget(axes: Axes, state: State) -> None:
+def _budget(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Budget by query")
-    split = planned_split(state.plan)
-    asked = state.answered
-    names = [f"{place + 1} {each['kind']}" for place, each in enumerate(split)]
-    values = [float(parse_exact(each["epsilon"])) for each in split]
-    colours = [_BLUE if place < asked else "#dddddd" for place in range(len(split))]
-    axes.barh(names[::-1], values[::-1], color=colours[::-1])
-    axes.set_xlabel("epsilon (grey: not spent)" if asked < len(split) else "epsilon")
+    names, epsilons, spent = values["queries"], values["epsilons"], values["spent"]
+    colours = [_BLUE if place < spent else "#dddddd" for place in range(len(names))]
+    axes.barh(names[::-1], epsilons[::-1], color=colours[::-1])
+    axes.set_xlabel("epsilon (grey: not spent)" if spent < len(names) else "epsilon")
+
+
+DRAWINGS: Final = {
+    "centres": Drawing(_centres, _INCHES),
+    "budget": Drawing(_budget, _INCHES),
+    "steps": Drawing(_steps, _INCHES),
+}
 
 
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
@@ -409,7 +423,7 @@ _EVALUATION_INCHES: Final = (5.4, 4.0)
 
 def evaluation_pictures(
     evaluation: Mapping[str, Any], summary: Mapping[str, Any]
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """Both plots, where the evaluation has `clusters`."""
     clusters = evaluation.get("clusters")
     if not clusters:
@@ -543,6 +557,7 @@ ALGORITHM: Final = Algorithm(
     "over the data; memory O(cells)",
     check=check,
     check_outline=check_outline,
+    drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,
     rounds=ROUNDS,
 )

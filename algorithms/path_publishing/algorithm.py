@@ -6,15 +6,14 @@ Spec: path-publishing, sections 1 to 3; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
-from algorithms.drawing import can_draw, picture
+from algorithms.contract import Algorithm, Context, Drawing, Outcome, Plot, ResultFile, Stance
 from algorithms.path_publishing.evaluation import (
     complement_evaluation,
     graph_path_evaluation,
@@ -194,13 +193,12 @@ def _outcome(
                 "layout.json", "application/json", written(layout), "the same edges on levels"
             )
         )
-    plots = pictures(published, layout, partial(context.progress, 0.9, "plotting"))
     context.progress(0.97, "releasing")
     return Outcome(
         result={"mode": params.mode_of(stance), **_summary(published), "bytes": len(content)},
         report=path_report(params, stance),
         files=tuple(files),
-        plots=plots,
+        plots=plots_of(published, layout),
     )
 
 
@@ -219,7 +217,7 @@ def _summary(published: Published) -> dict[str, Any]:
     return {"format": form(published), "vertices": vertices, "edges": edges}
 
 
-# --- pictures of what is published; they need matplotlib -----------------------------------------
+# --- plots of what is published ------------------------------------------------------------------
 
 
 _INCHES: Final = (5.4, 4.6)
@@ -229,46 +227,46 @@ _MOST_NODES: Final = 60
 _MOST_MATRIX: Final = 60
 
 
-def pictures(
-    published: Published,
-    layout: LevelledGraph | None = None,
-    beat: Callable[[], None] = lambda: None,
-) -> tuple[Plot, ...]:
+def plots_of(published: Published, layout: LevelledGraph | None = None) -> tuple[Plot, ...]:
     """One or two plots; none of a sealed path."""
-    if not can_draw():
-        return ()
     plots = []
     for each in (published, layout):
-        beat()
         match each:
             case LevelledGraph() if len(each.nodes) <= _MOST_NODES:
-                plots.append(picture("path-publishing", "levels", partial(_levels, each), _INCHES))
+                nodes = [
+                    (_short(node.base), node.sub, node.piece, node.level) for node in each.nodes
+                ]
+                plots.append(Plot.of("levels", nodes=nodes, edges=each.edges))
             case ComplementEdges() if len(each.vertices) <= _MOST_MATRIX:
-                plots.append(picture("path-publishing", "edges", partial(_edges, each), _INCHES))
+                names = _names(each.vertices)
+                plots.append(Plot.of("edges", vertices=names, edges=each.edges))
             case ComplementEdges():
-                plots.append(
-                    picture("path-publishing", "degrees", partial(_degrees, each), _INCHES)
-                )
+                degrees = np.bincount(each.edges.ravel(), minlength=len(each.vertices))
+                counts = np.bincount(degrees)
+                shown = np.flatnonzero(counts)
+                plots.append(Plot.of("degrees", degrees=shown, vertices=counts[shown]))
             case RandomizedLabels():
-                plots.append(picture("path-publishing", "labels", partial(_labels, each), _INCHES))
+                marked = np.packbits(~each.labels).tobytes().hex()
+                plots.append(Plot.of("labels", vertices=_names(each.vertices), marked=marked))
             case _:
                 pass
     return tuple(plots)
 
 
-def _levels(graph: LevelledGraph, axes: Axes) -> None:
+def _levels(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Published graph, pieces on their levels")
     ranks: Counter[int] = Counter()
-    width = Counter(node.level for node in graph.nodes)
+    nodes = values["nodes"]
+    width = Counter(level for *_, level in nodes)
     places = []
-    for node in graph.nodes:
+    for *_, level in nodes:
         # rows that alternate by a little keep edges from running through nodes
-        shift = 0.25 * (-1) ** node.level
-        places.append((ranks[node.level] - (width[node.level] - 1) / 2 + shift, node.level))
-        ranks[node.level] += 1
-    for upper, lower in graph.edges:
+        shift = 0.25 * (-1) ** level
+        places.append((ranks[level] - (width[level] - 1) / 2 + shift, level))
+        ranks[level] += 1
+    for upper, lower in values["edges"]:
         (x0, y0), (x1, y1) = places[upper], places[lower]
         bend = 0.18 * ((upper + lower) % 3 - 1) + (0.35 if x0 == x1 and y1 - y0 > 1 else 0)
         axes.annotate(
@@ -283,9 +281,9 @@ def _levels(graph: LevelledGraph, axes: Axes) -> None:
                 "connectionstyle": f"arc3,rad={bend:.2f}",
             },
         )
-    single = not any(node.sub or node.piece for node in graph.nodes)
-    for node, (x, y) in zip(graph.nodes, places, strict=True):
-        name = _short(node.base) if single else f"{_short(node.base)}.{node.sub}.{node.piece}"
+    single = not any(copy or piece for _, copy, piece, _ in nodes)
+    for (base, copy, piece, _), (x, y) in zip(nodes, places, strict=True):
+        name = base if single else f"{base}.{copy}.{piece}"
         axes.text(
             x,
             y,
@@ -306,26 +304,28 @@ def _levels(graph: LevelledGraph, axes: Axes) -> None:
     axes.set_ylabel("level (0 is the top)" + ("" if single else "; names: id.copy.piece"))
 
 
-def _edges(published: ComplementEdges, axes: Axes) -> None:
+def _edges(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Published edges: the map without the path")
-    size = len(published.vertices)
+    size = len(values["vertices"])
     shown = np.zeros((size, size))
-    shown[published.edges[:, 0], published.edges[:, 1]] = 1
-    _matrix(axes, shown + shown.T, published.vertices)
+    for one, other in values["edges"]:
+        shown[one, other] = 1
+    _matrix(axes, shown + shown.T, values["vertices"])
 
 
-def _labels(published: RandomizedLabels, axes: Axes) -> None:
+def _labels(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Noisy labels (dark: said to be an edge off the path)")
-    size = len(published.vertices)
+    size = len(values["vertices"])
     shown = np.zeros((size, size))
-    shown[np.triu_indices(size, 1)] = ~published.labels
-    _matrix(axes, shown + shown.T, published.vertices)
+    marked = np.unpackbits(np.frombuffer(bytes.fromhex(values["marked"]), np.uint8))
+    shown[np.triu_indices(size, 1)] = marked[: size * (size - 1) // 2]
+    _matrix(axes, shown + shown.T, values["vertices"])
 
 
-def _matrix(axes: Axes, shown: Any, vertices: tuple[Any, ...]) -> None:
+def _matrix(axes: Axes, shown: Any, vertices: Sequence[str]) -> None:
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
     if len(vertices) <= 20:
-        names = [_short(vertex) for vertex in vertices]
+        names = list(vertices)
         axes.set_xticks(range(len(names)), names, rotation=0 if max(map(len, names)) < 3 else 90)
         axes.set_yticks(range(len(names)), names)
         for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
@@ -335,11 +335,9 @@ def _matrix(axes: Axes, shown: Any, vertices: tuple[Any, ...]) -> None:
     axes.set_ylabel(shown_by)
 
 
-def _degrees(published: ComplementEdges, axes: Axes) -> None:
+def _degrees(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Published edges: degrees")
-    counts = np.bincount(np.bincount(published.edges.ravel(), minlength=len(published.vertices)))
-    kept = np.flatnonzero(counts)
-    axes.plot(kept, counts[kept], ".", color=_BLUE)
+    axes.plot(values["degrees"], values["vertices"], ".", color=_BLUE)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_yscale("log")
     axes.set_xlabel("published edges at a vertex")
@@ -349,6 +347,18 @@ def _degrees(published: ComplementEdges, axes: Axes) -> None:
 def _short(name: Any) -> str:
     text = str(name)
     return text if len(text) <= 10 else text[:9] + "…"
+
+
+def _names(vertices: Sequence[Any]) -> list[str]:
+    return [_short(vertex) for vertex in vertices]
+
+
+DRAWINGS: Final = {
+    "levels": Drawing(_levels, _INCHES),
+    "edges": Drawing(_edges, _INCHES),
+    "degrees": Drawing(_degrees, _INCHES),
+    "labels": Drawing(_labels, _INCHES),
+}
 
 
 _RUN: Final[dict[Mode, Callable[[NetworkPath, Parameters, Context], Outcome]]] = {
@@ -375,4 +385,5 @@ ALGORITHM: Final = Algorithm(
     "sealed: O(path + recipients); graph-path: at most a search budget for each sub-vertex, and "
     "memory O(pieces^2)",
     check=check,
+    drawings=DRAWINGS,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, Plot, Stance, ValueUnknown
+from algorithms.contract import Algorithm, Context, Outcome, Picture, Stance, ValueUnknown
 from algorithms.datasets.tables import Table, Texts
 from algorithms.drawing import BLUE, picture
 from algorithms.privacy_check import parameters as measures
@@ -361,7 +361,7 @@ _FAILED: Final = "#c8553d"
 
 def evaluation_pictures(
     evaluation: Mapping[str, Any], _summary: Mapping[str, Any]
-) -> tuple[Plot, ...]:
+) -> tuple[Picture, ...]:
     """One bar for each model with a required number; none without such a model."""
     asked = [
         finding

@@ -6,7 +6,7 @@ Spec: sequential-ngram, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,6 +19,7 @@ import numpy as np
 from algorithms.contract import (
     Algorithm,
     Context,
+    Drawing,
     Outcome,
     Plot,
     ResultFile,
@@ -28,7 +29,7 @@ from algorithms.contract import (
 from algorithms.counts.keeper import adder
 from algorithms.counts.released_files import FileErrors, Named, errors_of_counts, multiset_files
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
-from algorithms.drawing import BLUE, COLOURS, can_draw, picture
+from algorithms.drawing import BLUE, COLOURS
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
 from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
 from algorithms.sequential_ngram.grams import Grams
@@ -128,7 +129,7 @@ def published(
             _grams_file(release.grams, universe, context),
             _patterns_file(named),
         ),
-        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        plots=plots_of(release),
     )
 
 
@@ -223,36 +224,33 @@ def _patterns_file(patterns: list[Named]) -> ResultFile:
     return ResultFile.csv("patterns.csv", text.getvalue(), "the most frequent patterns")
 
 
-# --- pictures of the release; they need matplotlib -----------------------------------------------
+# --- plots of the release ------------------------------------------------------------------------
 
 
-_INCHES: Final = (5.4, 4.0)
 _LINES: Final = len(COLOURS)
 _POINTS: Final = 500
 
 
-def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
-    """Both plots; none without matplotlib or without sequences."""
-    beat()
-    if not can_draw() or not release.synthetic.sequences:
+def plots_of(release: Release) -> tuple[Plot, ...]:
+    """Both plots; none without sequences."""
+    if not release.synthetic.sequences:
         return ()
-    grams = picture("sequential-ngram", "grams", lambda axes: _grams(axes, release), _INCHES)
-    beat()
-    return grams, picture(
-        "sequential-ngram", "lengths", lambda axes: _lengths(axes, release), _INCHES
-    )
-
-
-def _grams(axes: Axes, release: Release) -> None:
-    axes.set_title("Released counts of grams by rank")
-    grams = release.grams
+    grams, by_length = release.grams, []
     for length in range(1, min(grams.longest, _LINES) + 1):
         counts = np.sort(grams.counts[grams.bounds[length - 1] : grams.bounds[length]])[::-1]
         shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
+        by_length.append({"ranks": shown, "counts": counts[shown - 1]})
+    sequences = np.bincount(release.synthetic.lengths, release.synthetic.counts)[1:]
+    return Plot.of("grams", by_length=by_length), Plot.of("lengths", sequences=sequences)
+
+
+def _grams(axes: Axes, values: Mapping[str, Any]) -> None:
+    axes.set_title("Released counts of grams by rank")
+    for length, points in enumerate(values["by_length"], start=1):
         label = f"{length} item{'s' if length > 1 else ''}"
         axes.loglog(
-            shown,
-            counts[shown - 1],
+            points["ranks"],
+            points["counts"],
             ".-",
             color=COLOURS[length - 1],
             markersize=3,
@@ -264,12 +262,12 @@ def _grams(axes: Axes, release: Release) -> None:
     axes.legend(frameon=False)
 
 
-def _lengths(axes: Axes, release: Release) -> None:
+def _lengths(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Synthetic sequences by length")
-    sequences = np.bincount(release.synthetic.lengths, release.synthetic.counts)[1:]
-    axes.bar(np.arange(1, sequences.size + 1), sequences, 0.7, color=BLUE)
+    sequences = values["sequences"]
+    axes.bar(np.arange(1, len(sequences) + 1), sequences, 0.7, color=BLUE)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("items in the sequence")
@@ -359,5 +357,6 @@ ALGORITHM: Final = Algorithm(
     "O(sum over released grams of length squared) for the synthetic file; memory about 30 bytes "
     "for each item kept",
     check=check,
+    drawings={"grams": Drawing(_grams), "lengths": Drawing(_lengths)},
     rounds=ROUNDS,
 )

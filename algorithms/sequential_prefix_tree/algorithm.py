@@ -6,22 +6,23 @@ Spec: sequential-prefix-tree, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from algorithms.contract import (
     Algorithm,
     Context,
+    Drawing,
     Outcome,
     Plot,
     ResultFile,
     SequentialContext,
     Stance,
+    item_names,
 )
 from algorithms.counts.released_files import (
     Cut,
@@ -31,7 +32,7 @@ from algorithms.counts.released_files import (
     multiset_files,
 )
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
-from algorithms.drawing import BLUE, COLOURS, can_draw, picture
+from algorithms.drawing import BLUE, COLOURS, floats
 from algorithms.sequential_prefix_tree import counts
 from algorithms.sequential_prefix_tree.counts import (
     COUNTING,
@@ -82,7 +83,7 @@ def check(dataset: Sequences, params: Parameters, stance: Stance) -> None:
 
     Raises UnknownItem, MalformedRow, and what parameters raise.
     """
-    _fitting(dataset, resolved(params, stance)[0], params.time_bins)
+    _fitting(dataset, resolved(params, stance)[0], params.bins)
 
 
 def _fitting(dataset: Sequences, universe: tuple[str, ...], bins: int) -> Sequences:
@@ -102,7 +103,7 @@ def _fitting(dataset: Sequences, universe: tuple[str, ...], bins: int) -> Sequen
 def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context) -> Outcome:
     """A release. Raises what `check` raises, TreeTooLarge, Cancelled."""
     universe, settings = resolved(params, stance)
-    data = _fitting(dataset, universe, params.time_bins)
+    data = _fitting(dataset, universe, params.bins)
     release = publish(data, settings, context)
     outcome = published(release, params, settings, universe, context)
     context.progress(0.97, "releasing")
@@ -135,7 +136,7 @@ def published(
             *_synthetic_files(release, universe, context, expanded=params.expanded),
             _tree_file(release, universe, context),
         ),
-        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
+        plots=(*plots_of(release), *_plot_of_visits(release, params)),
     )
 
 
@@ -215,36 +216,86 @@ def _spans(places: Indices, context: Context) -> Iterator[Indices]:
         yield places[first : first + _BEAT_ROWS]
 
 
-# --- pictures of the release; they need matplotlib -----------------------------------------------
+# --- plots of the release ------------------------------------------------------------------------
 
 
-_INCHES: Final = (5.4, 4.0)
 _POINTS: Final = 400
+_MOST_PLACES: Final = 25
+_MOST_COLUMNS: Final = 96
 
 
-def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
-    """Both plots; none without matplotlib or without nodes."""
-    beat()
-    if not can_draw() or not release.tree.nodes:
+def plots_of(release: Release) -> tuple[Plot, ...]:
+    """Both plots; none without nodes."""
+    if not release.tree.nodes:
         return ()
-    levels = picture(
-        "sequential-prefix-tree", "levels", lambda axes: _levels(axes, release), _INCHES
-    )
-    beat()
-    return levels, picture(
-        "sequential-prefix-tree", "consistency", lambda axes: _consistency(axes, release), _INCHES
+    by_level = []
+    for level, consistent in zip(release.tree.levels, release.consistent, strict=False):
+        order = np.argsort(level.counts, kind="stable")
+        shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
+        by_level.append({"noisy": level.counts[shown], "consistent": consistent[shown]})
+    return (
+        Plot.of(
+            "levels",
+            nodes=[level.size for level in release.tree.levels],
+            sequences=[copies.sum() for copies in release.copies],
+        ),
+        Plot.of("consistency", by_level=by_level[: len(COLOURS)]),
     )
 
 
-def _levels(axes: Axes, release: Release) -> None:
+def _plot_of_visits(release: Release, params: Parameters) -> tuple[Plot, ...]:
+    """With timestamps: visits of the synthetic sequences by place and interval; the places with the
+    most, neighbouring intervals together where there are many."""
+    times = params.timestamps
+    if times is None or not release.sequences:
+        return ()
+    places = item_names(params.universe)
+    visits = np.zeros(times.universe * len(places), np.int64)
+    for depth, copies in enumerate(release.copies, start=1):
+        chosen = np.flatnonzero(copies)
+        for items in release.tree.prefixes(depth, chosen).T:
+            np.add.at(visits, items, copies[chosen])
+    together = -(-times.universe // _MOST_COLUMNS)
+    by_time = visits.reshape(times.universe, len(places)).T
+    columns = np.add.reduceat(by_time, np.arange(0, times.universe, together), axis=1)
+    most = np.argsort(-columns.sum(axis=1), kind="stable")[:_MOST_PLACES]
+    return (
+        Plot.of(
+            "visits",
+            places=[places[place] for place in most.tolist()],
+            all_places=len(places),
+            start_s=times.start_s,
+            seconds=times.grain_s * together,
+            visits=columns[most],
+        ),
+    )
+
+
+def _visits(axes: Axes, values: Mapping[str, Any]) -> None:
+    places, visits = values["places"], floats(values["visits"])
+    shown = axes.imshow(visits, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
+    axes.figure.colorbar(shown, ax=axes, label="synthetic visits")
+    axes.set_yticks(range(len(places)), places, fontsize=7 if len(places) > 12 else 9)
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)  # a place may have a dollar sign
+    step = -(-visits.shape[1] // 8)
+    columns = range(0, visits.shape[1], step)
+    starts = [f"{values['start_s'] + column * values['seconds']:,}" for column in columns]
+    axes.set_xticks(list(columns), starts)
+    total = values["all_places"]
+    which = "" if total == len(places) else f", the {len(places)} fullest of {total} places"
+    axes.set_title(f"Visits by place and time{which}")
+    axes.set_xlabel("start (s)")
+
+
+def _levels(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Nodes and synthetic sequences by level")
-    places = np.arange(1, len(release.tree.levels) + 1)
-    sizes = [level.size for level in release.tree.levels]
-    copies = [int(copy.sum()) for copy in release.copies]
-    axes.bar(places - 0.2, sizes, 0.4, color=BLUE, label="nodes of the tree")
-    axes.bar(places + 0.2, copies, 0.4, color=COLOURS[1], label="sequences of this length")
+    places = np.arange(1, len(values["nodes"]) + 1)
+    label = "sequences of this length"
+    axes.bar(places - 0.2, values["nodes"], 0.4, color=BLUE, label="nodes of the tree")
+    axes.bar(places + 0.2, values["sequences"], 0.4, color=COLOURS[1], label=label)
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -253,17 +304,14 @@ def _levels(axes: Axes, release: Release) -> None:
     axes.legend(frameon=False)
 
 
-def _consistency(axes: Axes, release: Release) -> None:
+def _consistency(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Counts before and after consistency")
     highest = 1.0
-    for depth in range(min(len(COLOURS), len(release.tree.levels))):
-        noisy = release.tree.levels[depth].counts
-        order = np.argsort(noisy, kind="stable")
-        shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
-        highest = max(highest, float(noisy.max()))
+    for depth, points in enumerate(values["by_level"]):
+        highest = max(highest, *points["noisy"])
         axes.plot(
-            noisy[shown],
-            release.consistent[depth][shown],
+            points["noisy"],
+            points["consistent"],
             ".",
             color=COLOURS[depth],
             markersize=3,
@@ -309,7 +357,7 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
         tests.insert(0, ("groups", settings.group_test, layout.count))
     for level in range(1, params.height + 1):
         for what, test, group in tests:
-            most = (layout.items if what == "items" else group) * layout.items ** (level - 1)
+            most = (layout.items if what == "items" else group) * layout.paths(level - 1)
             if level > 1 and params.max_cells is not None:
                 most = min(most, params.max_cells)
             questions.append(
@@ -366,5 +414,10 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(height x (sequences + nodes)) for the tree, whatever the size of the "
     "universe, O(height^2 x leaves) for consistency; memory O(items of the data + nodes)",
     check=check,
+    drawings={
+        "levels": Drawing(_levels),
+        "consistency": Drawing(_consistency),
+        "visits": Drawing(_visits),
+    },
     rounds=ROUNDS,
 )

@@ -7,10 +7,13 @@ that an empty candidate passes. Spec: sequential-prefix-tree, section 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
+import numpy as np
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import (
@@ -31,6 +34,8 @@ from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, I
 from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
+from tacit.records.intervals import interval_item
+from tacit.records.items import MAX_UNIVERSE
 from tacit.wire import Exact, WireModel
 
 
@@ -78,7 +83,8 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int, factor: float) -> None:
         super().__init__(
             f"more than {limit} nodes are expected; an empty node has {factor:.3g} empty children "
-            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy"
+            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy; "
+            "with timestamps, a larger grain_s"
         )
 
 
@@ -86,6 +92,8 @@ class TreeTooLarge(TooLarge):
 # up to an integer. `paper`: Laplace in floating point.
 
 ONE_DRAW: Final = Fraction(1)
+_MOST_LOG: Final = 700.0
+"""Of a number of nodes: a float holds no more."""
 _DEVIATION: Final = Fraction(math.sqrt(2))
 """Standard deviations of Laplace noise of scale 1."""
 
@@ -95,15 +103,17 @@ def group_multiple() -> Fraction:
     return 4 * _DEVIATION
 
 
-def item_multiple(items: int, stance: Stance, *, hybrid: bool) -> Fraction:
+def item_multiple(items: int, stance: Stance, group_test: CountTest | None) -> Fraction:
     """The threshold of items: two standard deviations.
 
-    Without groups an empty node has items * e^-multiple / 2 empty children in expectation, which
-    the source's threshold leaves above 1 from 34 items on; `sound` keeps it near 1/2, below 1.
+    An empty node has items * chance of a group * e^-multiple / 2 empty children in expectation,
+    which the source's threshold leaves above 1 from 34 items on without groups, and with them where
+    places in many intervals are items; `sound` keeps it near 1/2, below 1.
     """
     multiple = 2 * _DEVIATION
-    if stance == "sound" and not hybrid:
-        multiple = max(multiple, Fraction(math.log(items)))
+    asked = items * (1 if group_test is None else group_test.chance)
+    if stance == "sound" and asked > 1:
+        multiple = max(multiple, Fraction(math.log(asked)))
     return multiple
 
 
@@ -141,6 +151,20 @@ class Settings:
         passing = self.group_test.chance if self.group_test else 1
         return float(self.layout.items * passing * self.item_test.chance)
 
+    @cached_property
+    def false_nodes(self) -> tuple[float, ...]:
+        """Of each level how many nodes are expected in the tree of no sequences at all.
+
+        Every node of every path passes with the same chance.
+        """
+        layout, chance = self.layout, self.factor / self.layout.items
+        return tuple(
+            math.exp(min(math.log(layout.paths(level)) + level * math.log(chance), _MOST_LOG))
+            if chance
+            else 0.0
+            for level in range(1, self.height + 1)
+        )
+
     def check_nodes(self, number: float) -> None:
         """Check the number of nodes. Raises TreeTooLarge."""
         if number > self.max_nodes:
@@ -166,6 +190,23 @@ class Metrics(WireModel):
     top: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(
         (100, 150, 200, 250, 300), max_length=10, description="k of the frequent patterns"
     )
+
+
+class Timestamps(WireModel):
+    """Public intervals of time, all of the same length."""
+
+    grain_s: Annotated[int, Field(ge=1, le=10**12, description="seconds of an interval")]
+    universe: Annotated[int, Field(ge=1, le=MAX_UNIVERSE, description="how many intervals")]
+    start_s: Annotated[
+        int, Field(ge=-(10**12), le=10**12, description="the second with which the first begins")
+    ] = 0
+
+    def items(self, places: Sequence[str]) -> tuple[str, ...]:
+        """All places in the first interval, then in the second, ..."""
+        starts = (self.start_s + number * self.grain_s for number in range(self.universe))
+        return tuple(
+            interval_item(place, start, self.grain_s) for start in starts for place in places
+        )
 
 
 class Parameters(WireModel):
@@ -220,6 +261,11 @@ class Parameters(WireModel):
         "then of the second, ..., and times never fall in a sequence",
         json_schema_extra=schema_range(minimum=1),
     )
+    timestamps: Timestamps | None = Field(
+        None,
+        description="items of the data are PLACE@SECOND: `universe` and the groups are of places, "
+        "and a node is a place in one of these intervals; times never fall in a sequence",
+    )
     max_nodes: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
     max_cells: MaxCells = Field(
         None,
@@ -233,6 +279,11 @@ class Parameters(WireModel):
     def metrics(self) -> Metrics | None:
         """What to evaluate; None: nothing."""
         return asked_metrics(self.evaluate, Metrics)
+
+    @property
+    def bins(self) -> int:
+        """Parts of the universe by time."""
+        return self.time_bins if self.timestamps is None else self.timestamps.universe
 
     @property
     def hybrid(self) -> bool:
@@ -265,6 +316,8 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
             raise BadThreshold(f"must be between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}")
     if params.time_bins < 1:
         raise BadUniverse("there is one time bin at least", pointer="/params/time_bins")
+    if params.timestamps is not None and params.time_bins > 1:
+        raise BadUniverse("timestamps or time_bins, not both", pointer="/params/time_bins")
     _check_taxonomy(params)
     layout = known_layout(params)
     if layout is not None:
@@ -284,42 +337,56 @@ def _check_taxonomy(params: Parameters) -> None:
 # ------------------------------------------------------------------------------ universe, layout
 
 
-def known_universe(params: Parameters) -> tuple[str, ...] | None:
-    """The items in order; None while only a reference is known. Raises BadUniverse."""
+def known_size(params: Parameters) -> int | None:
+    """How many items the tree has; None while only a reference is known. Raises BadUniverse."""
     check_universe(params.universe)
     size = universe_size(params.universe)
     if size is None:
         return None
+    if params.timestamps is not None:
+        if size * params.timestamps.universe > MAX_UNIVERSE:
+            raise BadUniverse(
+                f"{size} places in {params.timestamps.universe} intervals are more than "
+                f"{MAX_UNIVERSE} candidates: choose a larger grain_s, or fewer places",
+                pointer="/params/timestamps/universe",
+            )
+        return size * params.timestamps.universe
     if size % params.time_bins:
         raise BadUniverse("time bins have as many items each", pointer="/params/time_bins")
-    return item_names(params.universe)
+    return size
 
 
 def known_layout(params: Parameters) -> Layout | None:
-    """Universe and groups; None while one of them is only referred to.
+    """Universe and groups; None while one of them is only referred to. With timestamps a group is
+    one of places in one interval.
 
     Raises BadUniverse, BadTaxonomy.
     """
-    universe = known_universe(params)
-    if universe is None:
+    items = known_size(params)
+    if items is None:
         return None
-    size, bins = len(universe), params.time_bins
     if not params.hybrid:
-        return Layout(size, None, bins)
+        return Layout(items, None, params.bins)
+    times = 1 if params.timestamps is None else params.timestamps.universe
+    size = items // times
     if params.fan_out is not None:
-        return Layout.of_fan_out(size, min(params.fan_out, size), bins)
-    if isinstance(params.taxonomy, DatasetReference) or params.taxonomy is None:
+        groups = np.arange(size) // min(params.fan_out, size)
+    elif isinstance(params.taxonomy, DatasetReference) or params.taxonomy is None:
         return None
-    if isinstance(params.taxonomy, tuple):
+    elif isinstance(params.taxonomy, tuple):
         if len(params.taxonomy) != size:
             raise BadTaxonomy("names a group for every item", pointer="/params/taxonomy")
-        return Layout.of_names(params.taxonomy, bins)
-    if not params.taxonomy.keys() >= set(universe):
-        raise BadTaxonomy("an item has no group", pointer="/params/taxonomy")
-    names = [params.taxonomy[item] for item in universe]
-    if set(names) != set(params.taxonomy.values()):
-        raise BadTaxonomy("a group has no item of the universe", pointer="/params/taxonomy")
-    return Layout.of_names(names, bins)
+        groups = Layout.of_names(params.taxonomy).group_of
+    else:
+        places = item_names(params.universe)
+        if not params.taxonomy.keys() >= set(places):
+            raise BadTaxonomy("an item has no group", pointer="/params/taxonomy")
+        names = [params.taxonomy[place] for place in places]
+        if set(names) != set(params.taxonomy.values()):
+            raise BadTaxonomy("a group has no item of the universe", pointer="/params/taxonomy")
+        groups = Layout.of_names(names).group_of
+    first = np.repeat(np.arange(times) * (int(groups.max()) + 1), size)
+    return Layout(items, first + np.tile(groups, times), params.bins)
 
 
 def resolved(
@@ -331,9 +398,9 @@ def resolved(
     Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
-    universe = known_universe(params)
-    if universe is None:
-        raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
+    universe = item_names(params.universe)
+    if params.timestamps is not None:
+        universe = params.timestamps.items(universe)
     layout = known_layout(params)
     if layout is None:
         raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")
@@ -384,22 +451,24 @@ def settings_of(
     group_theta, item_theta = params.theta_group, params.theta_item
     if group_theta is None:
         group_theta = group_multiple()
+    group_test = count_test(for_groups, group_theta, stance, draws) if share else None
     if item_theta is None:
-        item_theta = item_multiple(layout.items, stance, hybrid=params.hybrid)
+        item_theta = item_multiple(layout.items, stance, group_test)
     settings = Settings(
         layout,
         params.height,
-        count_test(for_groups, group_theta, stance, draws) if share else None,
+        group_test,
         count_test(for_items, item_theta, stance, draws),
         stance,
         params.max_nodes,
         params.max_cells,
         draws,
     )
-    if not params.hybrid and params.theta_item is None and settings.factor > 1:
+    if params.theta_item is None and settings.factor > 1:
         raise BadThreshold(
             f"with the source's threshold an empty node has {settings.factor:.4g} empty children "
             "in expectation, at each level: give a taxonomy, or theta_item",
             pointer="/params/theta_item",
         )
+    settings.check_nodes(sum(settings.false_nodes))
     return settings

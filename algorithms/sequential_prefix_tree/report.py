@@ -77,7 +77,7 @@ def prefix_tree_report(
         {
             "form": "hybrid" if params.hybrid else "simple",
             "height": params.height,
-            "time_bins": params.time_bins,
+            "time_bins": params.bins,
         },
         sensitivity=tuple(
             SensitivityStatement(value="1", source="declared", part=part) for part in _parts(params)
@@ -102,7 +102,7 @@ def prefix_tree_report(
         "pure DP)",
         public_parameters=(
             "universe and its order" + (", taxonomy" if params.hybrid else ""),
-            "epsilon, height, thresholds, max_nodes, time_bins"
+            "epsilon, height, thresholds, max_nodes, time_bins, timestamps"
             + (", split" if params.hybrid else ""),
         ),
         post_processing=(
@@ -172,15 +172,19 @@ def _error(
     """From public values only."""
     if settings is None:
         return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
+    layout, groups = settings.layout, settings.group_test
     deviation = math.sqrt(2 * settings.draws) / float(settings.item_test.rate)
     result: dict[str, Any] = {
+        "candidates_of_the_first_level": layout.items if groups is None else layout.count,
+        "items_below_a_node_at_most": layout.items,
+        "nodes_expected_without_data": f"{sum(settings.false_nodes):.6g}",
         "basis": "a prefix that fewer sequences share than a threshold is not explored; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
         "noise_standard_deviation_of_items": amount(Fraction(deviation)),
     }
-    if settings.group_test is not None:
-        result["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
+    if groups is not None:
+        result["threshold_of_groups"] = amount(Fraction(groups.threshold))
     if params.height == 1:
         result["basis"] += "; only first items are counted"
     if errors is not None:

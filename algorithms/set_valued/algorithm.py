@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Drawing, Outcome, Plot, ResultFile, Stance
 from algorithms.counts.released_files import FileErrors, Named, multiset_files
 from algorithms.datasets.declaration import DatasetReference
-from algorithms.drawing import BLUE, RED, can_draw, picture
+from algorithms.drawing import BLUE, RED
 from algorithms.set_valued.counts import publish
 from algorithms.set_valued.margins import (
     Margins,
@@ -300,7 +300,7 @@ def published(
         result=_summary("diffpart", rows, transcript),
         report=_report(params, stance, universe, rows, transcript, None),
         files=(*_release_files(rows, universe, context), _splits_file(transcript)),
-        plots=pictures(rows),
+        plots=plots_of(rows),
     )
 
 
@@ -339,7 +339,7 @@ def published_with_rest(
             _items_file(margins, universe, draws),
             _splits_file(transcript),
         ),
-        plots=pictures(released),
+        plots=plots_of(released),
     )
     return outcome, released
 
@@ -428,7 +428,7 @@ def histogram_outcome(
                 "noisy count of each itemset by bit mask (bit i: item i of the universe)",
             ),
         ),
-        plots=pictures(rows),
+        plots=plots_of(rows),
     )
     return outcome, rows
 
@@ -529,43 +529,41 @@ def _splits_file(transcript: Transcript) -> ResultFile:
     return ResultFile.csv("splits.csv", text.getvalue(), "the tests of the run, by kind")
 
 
-# --- pictures of the release; they need matplotlib -----------------------------------------------
+# --- plots of the release ------------------------------------------------------------------------
 
 
-_INCHES: Final = (5.4, 4.0)
 _POINTS: Final = 2_000
 
 
-def pictures(rows: Sequence[Row]) -> tuple[Plot, ...]:
-    """Both plots; none without matplotlib or without rows."""
-    if not can_draw() or not rows:
+def plots_of(rows: Sequence[Row]) -> tuple[Plot, ...]:
+    """Both plots; none without rows."""
+    if not rows:
         return ()
+    counts = np.array([count for _, count in rows])
+    lengths = np.array([len(items) for items, _ in rows])
+    ordered = np.sort(counts)[::-1]
+    shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
     return (
-        picture("set-valued", "counts", lambda axes: _counts(axes, rows), _INCHES),
-        picture("set-valued", "lengths", lambda axes: _lengths(axes, rows), _INCHES),
+        Plot.of("counts", ranks=shown, counts=ordered[shown - 1]),
+        Plot.of("lengths", records=np.bincount(lengths, counts)[1:], sets=np.bincount(lengths)[1:]),
     )
 
 
-def _counts(axes: Axes, rows: Sequence[Row]) -> None:
+def _counts(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set_title("Released counts by rank")
-    counts = np.sort([count for _, count in rows])[::-1]
-    shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
-    axes.loglog(shown, counts[shown - 1], ".-", color=BLUE, markersize=3, linewidth=0.8)
+    line = {"color": BLUE, "markersize": 3, "linewidth": 0.8}
+    axes.loglog(values["ranks"], values["counts"], ".-", **line)
     axes.set_xlabel("rank of the itemset")
     axes.set_ylabel("noisy count (records)")
 
 
-def _lengths(axes: Axes, rows: Sequence[Row]) -> None:
+def _lengths(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("Released itemsets and records by length")
-    lengths = np.array([len(items) for items, _ in rows])
-    counts = np.array([count for _, count in rows])
-    places = np.arange(1, lengths.max() + 1)
-    records = np.bincount(lengths, counts, minlength=places.size + 1)[1:]
-    sets = np.bincount(lengths, minlength=places.size + 1)[1:]
-    axes.bar(places - 0.2, records, 0.4, color=BLUE, label="records")
-    axes.bar(places + 0.2, sets, 0.4, color=RED, label="distinct itemsets")
+    places = np.arange(1, len(values["sets"]) + 1)
+    axes.bar(places - 0.2, values["records"], 0.4, color=BLUE, label="records")
+    axes.bar(places + 0.2, values["sets"], 0.4, color=RED, label="distinct itemsets")
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("items in the set")
@@ -588,4 +586,5 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(records x touched nodes) and at most eta / (1 - eta) times as many false "
     "partitions as real ones in expectation; memory about 2 bytes for each touched node",
     check=check,
+    drawings={"counts": Drawing(_counts), "lengths": Drawing(_lengths)},
 )

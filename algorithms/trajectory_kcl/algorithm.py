@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Drawing, Outcome, Plot, ResultFile, Stance
 from algorithms.datasets.trajectories import ABSENT, Attribute, Ints, Trajectories
-from algorithms.drawing import BLUE, can_draw, picture
+from algorithms.drawing import BLUE
 from algorithms.trajectory_kcl.checker import Verdict, check
 from algorithms.trajectory_kcl.mining import Frequent, check_size, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
@@ -220,7 +220,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
         result=result,
         report=privacy_report(params, stance, found.verdict, counts, loss),
         files=(file,),
-        plots=plots(after, np.sort(order)),
+        plots=plots_of(after, np.sort(order)),
         evaluation=compared,
     )
 
@@ -257,7 +257,7 @@ def check_dataset(dataset: Trajectories, params: Parameters, stance: Stance) -> 
     check_size(table, params.model)
 
 
-# --- pictures of the published table; they need matplotlib ---------------------------------------
+# --- plots of the published table ----------------------------------------------------------------
 
 
 MOST_PLACES: Final = 25
@@ -266,15 +266,18 @@ MOST_TIMES: Final = 48
 _INCHES: Final = (5.4, 3.6)
 
 
-def plots(table: PairTable, rows: Ints) -> tuple[Plot, ...]:
-    """Pairs by place and time, and lengths of the paths. None without matplotlib.
+def plots_of(table: PairTable, rows: Ints) -> tuple[Plot, ...]:
+    """Pairs by place and time, and lengths of the paths.
 
     rows: of the published records. The others have no pairs.
     """
-    if not can_draw():
-        return ()
-    lengths = _lengths(table, rows)
-    return (_pairs(table), lengths) if len(table.items) else (lengths,)
+    lengths = Plot.of("lengths", records=np.bincount(table.lengths[rows]))
+    if not len(table.items):
+        return (lengths,)
+    places, times, counts = pairs_by_place_and_time(table)
+    total = len({table.locations[item] for item in np.unique(table.items).tolist()})
+    pairs = Plot.of("pairs", places=places, times=times, counts=counts, all_places=total)
+    return pairs, lengths
 
 
 def pairs_by_place_and_time(table: PairTable) -> tuple[list[str], list[str], Ints]:
@@ -296,35 +299,26 @@ def pairs_by_place_and_time(table: PairTable) -> tuple[list[str], list[str], Int
     return [str(name) for name in names[most]], labels, counts[most]
 
 
-def _pairs(table: PairTable) -> Plot:
-    places, labels, counts = pairs_by_place_and_time(table)
-    total = len({table.locations[item] for item in np.unique(table.items).tolist()})
-
-    def fill(axes: Axes) -> None:
-        shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
-        axes.figure.colorbar(shown, ax=axes, label="published pairs")
-        axes.set_yticks(range(len(places)), places, fontsize=7 if len(places) > 12 else 9)
-        for label in axes.get_yticklabels():
-            label.set_parse_math(False)  # a place may have a dollar sign
-        step = -(-len(labels) // 12)
-        axes.set_xticks(range(0, len(labels), step), labels[::step])
-        first = "" if total == len(places) else f": the {len(places)} fullest of {total} places"
-        axes.set(title=f"What is published{first}", xlabel="time", ylabel="place")
-
-    return picture(NAME, "pairs", fill, _INCHES)
+def _pairs(axes: Axes, values: Mapping[str, Any]) -> None:
+    places, times, counts = values["places"], values["times"], values["counts"]
+    shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
+    axes.figure.colorbar(shown, ax=axes, label="published pairs")
+    axes.set_yticks(range(len(places)), places, fontsize=7 if len(places) > 12 else 9)
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)  # a place may have a dollar sign
+    step = -(-len(times) // 12)
+    axes.set_xticks(range(0, len(times), step), times[::step])
+    total = values["all_places"]
+    first = "" if total == len(places) else f": the {len(places)} fullest of {total} places"
+    axes.set(title=f"What is published{first}", xlabel="time", ylabel="place")
 
 
-def _lengths(table: PairTable, rows: Ints) -> Plot:
+def _lengths(axes: Axes, values: Mapping[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    counts = np.bincount(table.lengths[rows])
-
-    def fill(axes: Axes) -> None:
-        axes.bar(np.arange(len(counts)), counts, color=BLUE)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
-
-    return picture(NAME, "lengths", fill, _INCHES)
+    axes.bar(range(len(values["records"])), values["records"], color=BLUE)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
 
 
 # --- evaluation: visible only to the operator ----------------------------------------------------
@@ -404,4 +398,5 @@ ALGORITHM: Final = Algorithm(
     complexity="mining and checking: the sum over records of C(length, <= L); an operation: "
     "the records of its sequence times length^(L - 1)",
     check=check_dataset,
+    drawings={"pairs": Drawing(_pairs, _INCHES), "lengths": Drawing(_lengths, _INCHES)},
 )

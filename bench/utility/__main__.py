@@ -1,6 +1,7 @@
 """What better methods gain at the same epsilon: each beside its peers, same data, same seeds.
 
-    python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,sequences,reports]
+    python -m bench.utility [--runs 10]
+        [--only graph,spectrum,clusters,sets,sequences,timestamps,reports]
     python -m bench.utility --only audits
     python -m bench.utility --pictures docs/pictures [--only kmeans,graph-der]
 
@@ -30,6 +31,7 @@ from bench.utility.reports import reports
 from bench.utility.sequences import sequences
 from bench.utility.sets import sets
 from bench.utility.spectra import spectrum
+from bench.utility.timestamps import timestamps
 
 GOAL: Final = 1.1
 """No ratio to the best simple method is to be above it."""
@@ -40,6 +42,7 @@ SECTIONS: Final[dict[str, Callable[[int], Iterator[Comparison]]]] = {
     "clusters": clusters,
     "sets": sets,
     "sequences": sequences,
+    "timestamps": timestamps,
     "reports": reports,
     "audits": audits,
 }

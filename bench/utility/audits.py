@@ -8,6 +8,7 @@ planted fault: its bound has to lie above epsilon.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,6 +24,10 @@ from algorithms.graph_der.regions import BlockPlan, measure
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
 from algorithms.kmeans.plan import TwoLevel
 from algorithms.kmeans.sound_run import noise
+from algorithms.sequential_prefix_tree import Parameters as PrefixParameters
+from algorithms.sequential_prefix_tree.counts import Tree, grow
+from algorithms.sequential_prefix_tree.parameters import Settings as PrefixSettings
+from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     WITH_BASIS,
@@ -37,6 +42,7 @@ from bench.utility.compare import Comparison
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
 from tacit.randomness import SeededRandom
+from tacit.records.items import Sequences
 
 RUNS: Final = 100_000
 LEVELS: Final = 31
@@ -98,6 +104,9 @@ def cases() -> Iterator[Case]:
     said = "rest (control: cells at half their scale)"
     halved = replace(shares, basis=2 * shares.basis)
     yield Case(said, spent, partial(_alone, halved), True)
+    yield Case("timestamps", one, _timestamps)
+    said = "timestamps (control: a reading counts in the next interval too)"
+    yield Case(said, one, partial(_timestamps, twice=True), True)
     yield Case("window", one, _window)
     yield Case("subset", one, _subset)
 
@@ -232,6 +241,52 @@ def _alone(shares: Shares, there: bool, runs: int) -> Floats:
         if seen.basis is not None:  # of items 2 and 3: the record is in the cell of neither
             found[run] += _ratio(int(seen.basis.cells[0]), 0, 1 / (epsilon * shares.basis))
     return found
+
+
+def _timestamps(there: bool, runs: int, twice: bool = False) -> Floats:
+    """A sequence of two readings beside twelve of the same intervals and twelve later ones."""
+    asked = PrefixParameters.model_validate(
+        {"universe": ("A", "B"), "epsilon": 1, "height": 2, "theta_item": 4}
+        | {"timestamps": {"grain_s": 3_600, "universe": 2}}
+    )
+    names, chosen = resolved(asked, "sound")
+    lists = [["A@5", "A@3700"]] * (12 + there) + [["A@3605", "A@3700"]] * (12 + (twice and there))
+    readings = Sequences.of(("A@5", "A@3700", "A@3605"), lists).over(names)
+    paths = ((0,), (0, 2), (2,), (2, 2)) if twice else ((0,), (0, 2))
+    found = np.zeros(runs)
+    for run in range(runs):
+        tree = grow(readings, chosen, SequentialContext(test_seed=2 * run + there)).tree
+        found[run] = sum(_node_ratio(tree, path, 12, chosen) for path in paths)
+    return found
+
+
+def _node_ratio(tree: Tree, path: tuple[int, ...], without: int, chosen: PrefixSettings) -> float:
+    """Of one node: of its count, or of its absence where it was asked for."""
+    place = 0
+    for depth, item in enumerate(path, start=1):
+        level = tree.levels[depth - 1] if depth <= len(tree.levels) else None
+        there = (
+            np.zeros(0, np.int64)
+            if level is None
+            else np.flatnonzero((level.items == item) & (level.parents == place))
+        )
+        if not there.size:
+            if depth < len(path):
+                return 0.0
+            most = round(chosen.item_test.threshold) - 1 - without
+            rate = float(chosen.item_test.rate)
+            return math.log(_at_most(most - 1, rate) / _at_most(most, rate))
+        place = int(there[0])
+    assert level is not None
+    return _ratio(int(level.counts[place]), without, 1 / chosen.item_test.rate)
+
+
+def _at_most(value: int, rate: float) -> float:
+    """The chance that discrete Laplace noise is no larger."""
+    decay = math.exp(-rate)
+    if value < 0:
+        return decay**-value / (1 + decay)
+    return 1 - decay ** (value + 1) / (1 + decay)
 
 
 def _window(there: bool, runs: int) -> Floats:

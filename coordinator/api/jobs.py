@@ -34,6 +34,7 @@ from coordinator.errors import (
 from coordinator.jobs import results
 from coordinator.jobs.federated import lifecycle
 from coordinator.jobs.federated.conductor import collecting as collecting_jobs
+from coordinator.jobs.pictures import KINDS
 from coordinator.jobs.results import Comparison, Results, compared
 from coordinator.models.job import FINISHED, JobRequest, JobState
 from coordinator.services import CoordinatorServices, Jobs, Services
@@ -412,17 +413,17 @@ async def get_job_file(job_id: str, name: str, services: Services, caller: Analy
     "/v1/jobs/{job_id}/plots/{name}",
     **gives_octets("image/svg+xml", "image/png"),
     tags=["jobs"],
-    summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
+    summary="A plot of published values, drawn when it is first requested: NAME.svg, NAME.png, or "
+    "NAME by `Accept`",
 )
 async def get_job_plot(
     request: Request, job_id: str, name: str, services: Services, caller: Analyst
 ) -> Response:
     await results.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
-    if not name.endswith((".svg", ".png")):
+    if not name.endswith(tuple(KINDS)):
         name += ".png" if "image/png" in request.headers.get("accept", "") else ".svg"
-    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
-    kind = "image/png" if name.endswith(".png") else "image/svg+xml"
-    return FileResponse(path, media_type=kind, headers={"Vary": "Accept"})
+    path = await services.jobs.pictures.path(job_id, name)
+    return FileResponse(path, media_type=KINDS[path.suffix], headers={"Vary": "Accept"})
 
 
 @router.get(

@@ -22,6 +22,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
 from algorithms import catalogue
+from algorithms.drawing import can_draw
 from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web.console import formatting
@@ -31,8 +32,9 @@ from coordinator.api import jobs as api
 from coordinator.api.job_schedules import listed
 from coordinator.api.jobs import submit
 from coordinator.console.visits import Operator, Person, Visit
-from coordinator.errors import UnknownPart, UnknownSchedule, UnverifiedNotAcknowledged
+from coordinator.errors import UnknownSchedule, UnverifiedNotAcknowledged
 from coordinator.jobs import results
+from coordinator.jobs.pictures import KINDS
 from coordinator.jobs.results import compared
 from coordinator.models.job import FINISHED, JobRequest, JobState
 from coordinator.services import CoordinatorServices, Services
@@ -343,11 +345,8 @@ async def cancel_job(visit: Operator, job_id: str, services: Services) -> Respon
 @router.get("/jobs/{job_id}/plots/{name}")
 async def show_plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
     await results.succeeded(services.database, job_id, operator=visit.operator)
-    if not name.endswith((".svg", ".png")):
-        raise UnknownPart
-    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
-    kind = "image/png" if name.endswith(".png") else "image/svg+xml"
-    return FileResponse(path, media_type=kind, headers=dict(HEADERS))
+    path = await services.jobs.pictures.path(job_id, name)
+    return FileResponse(path, media_type=KINDS[path.suffix], headers=dict(HEADERS))
 
 
 @router.get("/jobs/{job_id}/files/{name}")
@@ -402,6 +401,7 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
         content = await asyncio.to_thread(kept.read_bytes)
         values |= {
             "result": document,
+            "can_draw": can_draw(),
             "report": PrivacyReport.model_validate_json(content),
             "table": await asyncio.to_thread(table, stored, document),
         }

@@ -3,8 +3,10 @@ that the API and the console show.
 
 Spec: jobs, "Result". The layout under `<data_dir>/jobs/<id>/`:
 
-    result.json  report.json  report.txt  files/NAME  plots/NAME.svg  plots/NAME.png
-    private/evaluation.json
+    result.json  report.json  report.txt  files/NAME  plots/NAME.json  private/evaluation.sealed
+
+`plots/NAME.json` are the published values that a plot shows; `coordinator/jobs/pictures.py` draws
+it.
 
 A comparison of two to four jobs has the published parts; times of jobs depend on the data and are
 not compared.
@@ -158,8 +160,7 @@ class Results:
         for file in shown["files"]:
             yield f"files/{file['name']}"
         for plot in shown["plots"]:
-            yield f"plots/{plot}.svg"
-            yield f"plots/{plot}.png"
+            yield f"plots/{plot}.json"
 
 
 def _document(job: JobRow, packed: Packed, draft: Path) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from tacit.query.tables import cells_of
 from tacit.query.terms import MOST_RECORDS, Identifier
 from tacit.randomness import SecureRandom
 from tacit.records import text_files
+from tacit.records.intervals import PlaceIndex
 from tacit.records.item_files import microseconds
 from tacit.units import NANO, UNITS
 from tacit.wire import WireModel
@@ -368,16 +369,16 @@ class ItemQuestion:
         window: Window,
         keys: tuple[int, int],
     ) -> dict[int, Lists]:
-        """Lists by key, over the question's universe; an item that it lacks is place -1. Records
+        """Lists by key, over the question's universe; an item that it lacks is place -1, a
+        reading is in its interval. Records
         outside the window are empty, and a table of records without time is none in any."""
-        places = {item: place for place, item in enumerate(self.universe)}
-        found = {}
+        places, found = PlaceIndex(self.universe), {}
         for row in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
             lists: Lists | None = row.lists
             if window != ALWAYS:
                 lists = row.within(microseconds(window.start), microseconds(window.end))
             if lists is not None and lists.count <= query.max_readings:
-                places_of = np.array([places.get(item, -1) for item in row.universe], np.int32)
+                places_of = places.of(row.universe)
                 items = places_of[lists.items] if places_of.size else lists.items
                 found[row.curator] = Lists(items, lists.starts)
         return found

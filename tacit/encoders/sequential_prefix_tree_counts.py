@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from hashlib import sha256
+from math import comb
 from typing import Any, Final
 
 import numpy as np
@@ -41,15 +42,10 @@ class Layout:
     bins: int = 1
 
     @classmethod
-    def of_names(cls, names: Sequence[str], bins: int = 1) -> Layout:
+    def of_names(cls, names: Sequence[str]) -> Layout:
         """From the name of each item's group."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-        return cls(len(names), np.array([places[name] for name in names], np.int64), bins)
-
-    @classmethod
-    def of_fan_out(cls, items: int, fan_out: int, bins: int = 1) -> Layout:
-        """Consecutive items in groups of this size; the last one may be smaller."""
-        return cls(items, np.arange(items) // fan_out, bins)
+        return cls(len(names), np.array([places[name] for name in names], np.int64))
 
     @cached_property
     def group_of(self) -> Ints:
@@ -88,24 +84,37 @@ class Layout:
         rank[self.order] = np.arange(self.items) - self.starts[self.group_of[self.order]]
         return rank
 
+    def paths(self, length: int) -> int:
+        """Sequences of this many items whose bins do not fall."""
+        per_bin = self.items // self.bins
+        return int(per_bin**length * comb(self.bins + length - 1, length))
+
     def bin_of(self, items: Ints) -> Ints:
         """The time bin of items."""
         return items // (self.items // self.bins)
 
     @cached_property
-    def earlier(self) -> Ints:
-        """(groups, bins): how many items of a group lie in earlier bins."""
-        held = np.zeros((self.count, self.bins), np.int64)
-        np.add.at(held, (self.group_of, self.bin_of(np.arange(self.items))), 1)
-        return np.cumsum(held, axis=1) - held
+    def _bins_in_order(self) -> Ints:
+        """Group and bin of each item of `order`, as one number: rising."""
+        found: Ints = self.group_of[self.order] * self.bins + self.bin_of(self.order)
+        return found
+
+    def earlier(self, groups: Ints, bins: Ints) -> Ints:
+        """How many items of a group lie in earlier bins."""
+        found: Ints = np.searchsorted(self._bins_in_order, groups * self.bins + bins)
+        return found - self.starts[groups]
+
+    @cached_property
+    def earlier_groups(self) -> Ints:
+        """(bins,): how many groups, from the first one on, have items of earlier bins alone."""
+        last = np.zeros(self.count, np.int64)
+        np.maximum.at(last, self.group_of, self.bin_of(np.arange(self.items)))
+        return np.searchsorted(np.maximum.accumulate(last), np.arange(self.bins))
 
 
 # Counts of sequences by their first items, level by level (spec: sequential-prefix-tree, section 7;
 # federated-counting, section 2). A sequence is counted once: by the item after the kept prefix that
 # it begins with.
-
-_MOST_BIN_GROUPS: Final = 1 << 22
-"""Groups times time bins of a document, at most: a table of that size is held."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +146,28 @@ class Below:
         """Of each pair's items how many lie in earlier time bins than its prefix."""
         assert self.pairs is not None
         prefix, group = np.divmod(self.pairs, self.layout.count)
+        found: Ints = self.layout.earlier(group, self._bins[prefix])
+        return found
+
+    @cached_property
+    def _bins(self) -> Ints:
+        """The time bin of each prefix."""
         last: Ints = (
             self.levels[-1].items.astype(np.int64) if self.levels else np.zeros(1, np.int64)
         )
-        found: Ints = self.layout.earlier[group, self.layout.bin_of(last)[prefix]]
+        return self.layout.bin_of(last)
+
+    @cached_property
+    def first_groups(self) -> Ints:
+        """Of each asked prefix the first group that may have items of its time bin or later."""
+        found: Ints = self.layout.earlier_groups[self._bins[self.asked]]
         return found
 
     @cached_property
     def sizes(self) -> Ints:
         """Cells of each prefix (groups), or of each pair (items)."""
         if self.pairs is None:
-            return np.full(self.asked.size, self.layout.count)
+            return self.layout.count - self.first_groups
         return self.layout.sizes[self.pairs % self.layout.count] - self.earlier
 
     @cached_property
@@ -169,7 +189,8 @@ class Below:
 
     def pairs_of(self, cells: Ints) -> Ints:
         """Cells of groups as pairs."""
-        rows, groups = np.divmod(cells, self.layout.count)
+        rows = np.searchsorted(self.firsts, cells, side="right") - 1
+        groups = cells - self.firsts[rows] + self.first_groups[rows]
         pairs: Ints = self.asked[rows] * self.layout.count + groups
         return pairs
 
@@ -226,7 +247,9 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
     groups = 0 if layout.groups is None else layout.groups[items]
     if document.pairs is None:
         place = places_among(document.asked, walk.prefixes, document.prefixes)
-        found = np.where(place < 0, -1, place * layout.count + groups)
+        group = groups - np.append(document.first_groups, 0)[place]
+        first = np.append(document.firsts, 0)[place]
+        found = np.where((place < 0) | (group < 0), -1, first + group)
     else:
         keys = walk.prefixes * layout.count + groups
         pair = places_among(document.pairs, keys, document.prefixes * layout.count)
@@ -282,8 +305,6 @@ def _asked(document: Mapping[str, Any]) -> Below:
         if groups.size != items or np.unique(groups).size != int(groups.max()) + 1:
             raise ValueError("every item has a group, and every group an item")
     layout = Layout(items, groups, bins)
-    if layout.count * bins > _MOST_BIN_GROUPS:
-        raise ValueError("too many groups and time bins")
     levels = read_levels(document["levels"], items)
     found = Below(layout, levels, np.zeros(0, np.int64))
     asked = _rising(document["asked"], found.prefixes)

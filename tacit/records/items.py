@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.encoders.counts import Lists
+from tacit.records.intervals import PlaceIndex
 from tacit.records.text_files import UnknownItem
 
 Ints = NDArray[np.int64]
@@ -119,19 +120,22 @@ class Sequences:
         return cls(tuple(universe), items, np.concatenate(([0], np.cumsum(lengths))))
 
     def over(self, universe: Sequence[str]) -> Sequences:
-        """The same sequences with places in another universe.
+        """The same sequences with places in another universe; readings are in intervals there.
 
         Raises UnknownItem for an item that occurs and is not in it; its row is the number of the
         sequence and its column the number of the item in it, from 1.
         """
         if tuple(universe) == self.universe:
             return self
-        places = {item: place for place, item in enumerate(universe)}
-        table = np.array([places.get(item, -1) for item in self.universe], np.int32)
+        table = PlaceIndex(universe).of(self.universe)
         items = table[self.items] if self.items.size else self.items
         if items.size and items.min() < 0:
             first = int((items < 0).argmax())
             row = int(np.searchsorted(self.starts, first, side="right"))
             column = 1 + first - int(self.starts[row - 1])
-            raise UnknownItem(row, "an item is not in the universe", column)
+            timed = "@" in self.universe[int(self.items[first])]
+            reason = "an item is not in the universe"
+            raise UnknownItem(
+                row, f"{reason}, or a reading in no interval of it" if timed else reason, column
+            )
         return Sequences(tuple(universe), items, self.starts)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from algorithms.contract import Plot
+from algorithms.contract import Picture
 from algorithms.drawing import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def drawn(number: int) -> Plot:
+def drawn(number: int) -> Picture:
     """A picture with mathematics in its labels, which matplotlib parses."""
 
     def fill(axes: Axes) -> None:

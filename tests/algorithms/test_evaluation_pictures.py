@@ -115,7 +115,6 @@ def outcome(name: str, *, evaluate: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("name", JOBS)
-@pytest.mark.usefixtures("drawn")
 @pytest.mark.slow
 def test_an_evaluation_is_drawn_from_its_own_document(name: str) -> None:
     """And the pictures that are published are the same without one."""

@@ -19,6 +19,7 @@ from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read, written
 from tacit.errors import DomainError
 from tacit.records.text_files import MalformedRow
+from tests.algorithms.outcomes import names_drawn
 
 TOO_LARGE = [1e308, -1e308, 1.01e100]
 TOO_SMALL = [5e-324, -1e-320, 9.9e-101]
@@ -183,7 +184,6 @@ def test_every_kind_is_known() -> None:
     assert set(KINDS) >= WITHOUT_NUMBERS
 
 
-@pytest.mark.usefixtures("drawn")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "values",
@@ -209,6 +209,7 @@ def test_what_readers_take_is_answered(
     outcome = algorithm.run(content, model, stance, context)
     json.dumps((outcome.result, outcome.evaluation), allow_nan=False)
     assert all(math.isfinite(each) for each in numbers(outcome.result))
+    names_drawn(name, outcome.plots)
 
 
 def numbers(value: Any) -> Iterator[float]:

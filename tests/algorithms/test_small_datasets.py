@@ -13,6 +13,7 @@ from algorithms import catalogue
 from algorithms.contract import SequentialContext, own_sample
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
+from tests.algorithms.outcomes import names_drawn
 
 LETTERS = {"epsilon": "1", "universe": ["a", "b", "c", "d"]}
 TABLE: tuple[str, str, Any, Any, Any] = ("numeric-table", "csv", ["a", "b"], [[1, 2]], None)
@@ -56,7 +57,6 @@ def few_rows(name: str, rows: int) -> tuple[Any, dict[str, Any]]:
     return read(declaration, io.BytesIO(b"".join(lines))), dict(job.params)
 
 
-@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("rows", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HERE)
 def test_few_rows_are_answered(name: str, rows: int) -> None:
@@ -66,3 +66,4 @@ def test_few_rows_are_answered(name: str, rows: int) -> None:
     algorithm.check(dataset, params, "sound")
     outcome = algorithm.run(dataset, params, "sound", SequentialContext(bytes(32)))
     json.dumps(outcome.result, allow_nan=False)
+    names_drawn(name, outcome.plots)

@@ -10,7 +10,7 @@ import pytest
 
 from bench.utility.audits import RUNS, Case, audited, cases
 
-DEAR = ("blocks", "two-level", "diffpart+rest", "rest")
+DEAR = ("blocks", "two-level", "diffpart+rest", "rest", "timestamps")
 """A run is a release of its own."""
 CASES = tuple(cases())
 ONCE = [case for case in CASES if case.name.startswith(DEAR)]

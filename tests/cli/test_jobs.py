@@ -47,7 +47,15 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     assert {item["name"] for item in result["files"]} == {
         path.name for path in (out / "files").iterdir()
     }
-    assert {path.suffix for path in (out / "plots").iterdir()} == {".svg", ".png"}
+    values = {path.stem for path in (out / "plots").iterdir()}
+    assert values == set(result["plots"])
+    assert f"tacit job plot {out} draws them" in text
+    tacit("job", "plot", str(out))
+    here = {path.name: path.read_bytes() for path in (out / "plots").iterdir()}
+    assert set(here) == {f"{name}.{kind}" for name in values for kind in ("json", "svg", "png")}
+    tacit("job", "plot", result["job"], "--out", str(tmp_path / "there"), *place)
+    there = {path.name: path.read_bytes() for path in (tmp_path / "there" / "plots").iterdir()}
+    assert there == {name: drawn for name, drawn in here.items() if not name.endswith(".json")}
     assert "Privacy report" in (out / "report.txt").read_text("utf-8")
     assert json.loads((out / "report.json").read_text("utf-8"))["charged"]["epsilon"] == "1"
     assert json.loads((out / "private" / "evaluation.json").read_text("utf-8"))["private"]

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from algorithms import catalogue
+from cli import main
 from cli.services.deployment import Deployment, Running
 from simulation.samples import JOBS
 from tests.docs.walkthrough import steps_of, walk
@@ -54,5 +56,6 @@ def test_every_command_of_a_page_runs(name: str, home: Path) -> None:
     out = home / "samples" / name
     result = json.loads((out / "result.json").read_text("utf-8"))
     assert result["summary"]
+    assert CliRunner().invoke(main.app, ["job", "plot", str(out)]).exit_code == 0
     drawn = [*out.glob("plots/*.svg"), *out.glob("private/plots/*.svg")]
     assert [plot for plot in drawn if plot.stem != "budget"], "a picture of the result"

@@ -27,6 +27,7 @@ from algorithms.counts.contract import drive
 from algorithms.counts.keeper import KeeperSource
 from algorithms.sequential_prefix_tree import algorithm as federated
 from algorithms.sequential_prefix_tree import counts
+from algorithms.sequential_prefix_tree.parameters import resolved
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences
@@ -153,23 +154,28 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site) -> 
 
 
 async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site) -> None:
-    """Two time bins of two places each: what may follow depends on the time, and a sequence
-    counts up to where its times fall."""
+    """Readings of every second in two minutes: each curator finds their interval by itself, and a
+    sequence counts up to where its times fall."""
     rising = {
-        name: [sorted(each, key=lambda item: ITEMS.index(item) // 2) for each in visits(number)]
+        name: [
+            [f"{item}@{min(9 * number + 53 * place, 119)}.5" for place, item in enumerate(visit)]
+            for visit in visits(number)
+        ]
         for number, name in enumerate((LONE, *HOSTED))
     }
     for name, sequences in rising.items():
-        lines = [*(" ".join(each) for each in sequences), "mail home"]
+        lines = [*(" ".join(each) for each in sequences), "mail@60 home@59"]
         answer = await give(it, name, "\n".join(lines) + "\n", "timed")
         assert answer.status_code == 200, answer.text
-    more = {"time_bins": 2, "height": 2}
+    more = {"timestamps": {"grain_s": 60, "universe": 2}, "height": 2}
     columns = [{"sequences": "timed"}]
     asked = await it.ask(job("sequential-prefix-tree", {**TREE, **more}, "100", columns=columns))
     found = await it.result(asked["id"])
     params = sequential_prefix_tree.Parameters(**{**TREE, **more}, epsilon="100")
-    everything = [each for sequences in rising.values() for each in (*sequences, ["mail"])]
-    source = KeeperSource(SequentialContext(), COUNTER, [Sequences.of(ITEMS, everything).lists])
+    everything = [each for sequences in rising.values() for each in (*sequences, ["mail@60"])]
+    readings = sorted({reading for each in everything for reading in each})
+    data = Sequences.of(readings, everything).over(resolved(params, "sound")[0])
+    source = KeeperSource(SequentialContext(), COUNTER, [data.lists])
     state = drive(counts.COUNTING, federated.first(params, Fraction(3)), source)
     kept = federated.release(params, state)
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")

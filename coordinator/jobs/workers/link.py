@@ -13,7 +13,7 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, BinaryIO, Final
@@ -143,7 +143,7 @@ def _checked(answer: httpx.Response) -> httpx.Response:
 #
 # outcome.json            result, report, public seeds, and the description of each file
 # evaluation.json         for the operator, if there is one
-# files/NAME  plots/NAME.svg  plots/NAME.png
+# files/NAME  plots/NAME.json (the values that a plot shows)
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -177,8 +177,7 @@ def pack(outcome: Outcome) -> bytes:
         for file in outcome.files:
             archive.writestr(f"files/{_named(file.name)}", file.content)
         for plot in outcome.plots:
-            archive.writestr(f"plots/{_named(plot.name)}.svg", plot.svg)
-            archive.writestr(f"plots/{_named(plot.name)}.png", plot.png)
+            archive.writestr(f"plots/{_named(plot.name)}.json", _compact(plot.values))
     return target.getvalue()
 
 
@@ -201,6 +200,10 @@ def unpack(archive: zipfile.ZipFile) -> Packed:
 def text(value: Any) -> bytes:
     """JSON as it is stored: indented, numpy's numbers and arrays as plain ones."""
     return json.dumps(value, indent=1, allow_nan=False, default=_plain).encode() + b"\n"
+
+
+def _compact(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _plain(value: Any) -> Any:

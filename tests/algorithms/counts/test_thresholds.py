@@ -24,7 +24,7 @@ def test_the_table_of_n_grams() -> None:
 
 def test_the_table_of_the_prefix_tree() -> None:
     """L = 17, 12 levels, epsilon 1: scale 12."""
-    multiple = item_multiple(17, "sound", hybrid=False)
+    multiple = item_multiple(17, "sound", None)
     tests = [count_test(Fraction(1, 12), multiple, "sound", draws) for draws in DRAWS]
     assert [test.threshold for test in tests] == [34, 42, 57]
     assert float(tests[0].chance) == pytest.approx(0.03063, abs=5e-6)

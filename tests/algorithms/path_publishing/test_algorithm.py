@@ -40,6 +40,7 @@ from tacit.paths.network import NetworkPath
 from tacit.paths.recovery import recover
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
+from tests.algorithms.outcomes import names_drawn
 from tests.algorithms.path_publishing.examples import RINGS, SIX
 
 KEY = SealKey(b"\7" * 32)
@@ -274,20 +275,20 @@ def test_cancelling_ends_a_search() -> None:
         assert told == left + 1
 
 
-@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_publication() -> None:
     from algorithms.path_publishing.levelled_graph import layout_of, off_path
     from tacit.paths.published import read
 
-    drawn = pictures.pictures(off_path(SIX), layout_of(off_path(SIX)))
-    assert [plot.name for plot in drawn] == ["edges", "levels"]
-    (degrees,) = pictures.pictures(off_path(line(61)))
-    assert degrees.name == "degrees"
+    drawn = pictures.plots_of(off_path(SIX), layout_of(off_path(SIX)))
+    assert names_drawn("path-publishing", drawn) == ["edges", "levels"]
+    degrees = pictures.plots_of(off_path(line(61)))
+    assert names_drawn("path-publishing", degrees) == ["degrees"]
     odd = NetworkPath.of(["$a_{$", "$b^$"], [["$a_{$", "$b^$"]], ["$a_{$", "$b^$"])
-    assert len(pictures.pictures(off_path(odd), layout_of(off_path(odd)))) == 2
+    both = pictures.plots_of(off_path(odd), layout_of(off_path(odd)))
+    assert len(names_drawn("path-publishing", both)) == 2
     labels = read(ran("randomized").files[0].content)
-    assert [plot.name for plot in pictures.pictures(labels)] == ["labels"]
-    assert pictures.pictures(read(ran("sealed").files[0].content)) == ()
+    assert names_drawn("path-publishing", pictures.plots_of(labels)) == ["labels"]
+    assert pictures.plots_of(read(ran("sealed").files[0].content)) == ()
 
 
 def test_the_report_of_a_levelled_graph() -> None:

@@ -300,7 +300,6 @@ def test_the_published_part_says_nothing_about_the_table() -> None:
     assert outcomes[0].report.evaluation_attached
 
 
-@pytest.mark.usefixtures("drawn")
 def test_the_picture_of_an_evaluation() -> None:
     """A bar for each model that asked for a number; read from JSON, as the operator's tool does."""
     models = '[{"model": "k-anonymity", "k": 3}, {"model": "entropy-l-diversity", "l": "1.8"}]'

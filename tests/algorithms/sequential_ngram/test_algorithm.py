@@ -34,7 +34,7 @@ from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences
 from tacit.records.text_files import UnknownItem
 from tacit.report.model import PrivacyReport
-from tests.algorithms.outcomes import published
+from tests.algorithms.outcomes import names_drawn, published
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 ITEMS = tuple("abcdef")
@@ -139,11 +139,10 @@ def test_a_release() -> None:
     assert ALGORITHM.federated == {"rounds": "stance sound"}
 
 
-@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
     chosen = settings_of(params(), "sound", 6, 10)
     release = publish(sample(), chosen, adder("sound"), context())
-    assert [plot.name for plot in pictures.pictures(release)] == ["grams", "lengths"]
+    assert names_drawn("sequential-ngram", pictures.plots_of(release)) == ["grams", "lengths"]
 
 
 def test_what_is_cut_off_and_empty_sequences_leave_no_trace() -> None:

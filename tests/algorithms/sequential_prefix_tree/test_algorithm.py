@@ -39,7 +39,7 @@ from tacit.records.item_files import read_text_sequences
 from tacit.records.items import Sequences
 from tacit.records.text_files import MalformedRow, UnknownItem
 from tacit.report.model import PrivacyReport
-from tests.algorithms.outcomes import published
+from tests.algorithms.outcomes import names_drawn, published
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -199,14 +199,12 @@ def test_nothing_private_gets_out() -> None:
     assert outcome.report.evaluation_attached
 
 
-@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
     for data, names in ((TABLE_6_1, ["levels", "consistency"]), (nobody(), [])):
         chosen = resolved(params(**FEW, epsilon="100", height=4), "sound")[1]
         release = publish(data, chosen, context())
-        assert [plot.name for plot in pictures.pictures(release)] == (
-            names if release.tree.nodes else []
-        )
+        drawn = names_drawn("sequential-prefix-tree", pictures.plots_of(release))
+        assert drawn == (names if release.tree.nodes else [])
 
 
 def nobody() -> Sequences:

@@ -87,7 +87,7 @@ def test_time_bins() -> None:
     assert by_prefix(released(data, settings(layout=layout)).tree) == by_prefix(
         released(data, settings()).tree
     )
-    assert layout.earlier.tolist() == [[0, 2]]
+    assert layout.earlier(np.zeros(2, np.int64), np.arange(2)).tolist() == [0, 2]
     always = count_test(Fraction(1, 1000), Fraction(0), "paper")
     found = released(data, settings(layout=layout, item_test=always, stance="paper"))
     for prefix in by_prefix(found.tree):
@@ -195,7 +195,7 @@ def test_the_number_of_empty_ones(stance: str, mean: float) -> None:
 
     e = 1/4, theta = 8 sqrt(2); against the coins one by one.
     """
-    test = count_test(Fraction(1, 4), item_multiple(2, "paper", hybrid=True), stance)  # type: ignore[arg-type]
+    test = count_test(Fraction(1, 4), item_multiple(2, "paper", None), stance)  # type: ignore[arg-type]
     source, generator = SeededRandom(3), np.random.default_rng(4)
     held = np.array([0])
     found = [without(heads(2_000, test.chance, source), held) for _ in range(3_000)]
@@ -256,7 +256,7 @@ def test_rare_and_frequent_heads(chance: Fraction) -> None:
 def test_a_whole_level_of_empty_ones() -> None:
     """One occupied item of 2,000; it passes by its own count, once at most."""
     data = Sequences.of([str(item) for item in range(2_000)], [["7"]] * 1_000)
-    test = count_test(Fraction(1, 4), item_multiple(2, "paper", hybrid=True), "sound")
+    test = count_test(Fraction(1, 4), item_multiple(2, "paper", None), "sound")
     chosen = settings(layout=Layout(2_000), height=1, item_test=test)
     for seed in range(50):
         grown = grow(data, chosen, SequentialContext(test_seed=seed))
@@ -273,7 +273,7 @@ def test_too_large_a_tree_is_noticed_before_it_is_built() -> None:
     944 items, the source's threshold, no data at all.
     """
     nobody = Sequences.of([str(item) for item in range(944)], [])
-    test = count_test(Fraction(1, 12), item_multiple(944, "paper", hybrid=False), "sound")
+    test = count_test(Fraction(1, 12), item_multiple(944, "paper", None), "sound")
     chosen = settings(layout=Layout(944), height=12, item_test=test)
     with pytest.raises(TreeTooLarge, match=r"28\.9 empty children") as wrong:
         grow(nobody, chosen, SequentialContext())

@@ -28,7 +28,7 @@ from simulation.stand_in_data import msnbc_like
 from tacit.errors import Invalid
 from tacit.records.items import Transactions
 from tacit.report.model import PrivacyReport
-from tests.algorithms.outcomes import published
+from tests.algorithms.outcomes import names_drawn, published
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -109,12 +109,11 @@ def test_a_release() -> None:
     assert outcome.evaluation is None
 
 
-@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
     rows = (((0,), 5), ((1,), 2), ((0, 1), 1))
-    plots = pictures.pictures(rows)
-    assert [plot.name for plot in plots] == ["counts", "lengths"]
-    assert pictures.pictures(()) == ()
+    plots = pictures.plots_of(rows)
+    assert names_drawn("set-valued", plots) == ["counts", "lengths"]
+    assert pictures.plots_of(()) == ()
 
 
 def test_empty_records_and_duplicates_leave_no_trace() -> None:

@@ -7,8 +7,6 @@ import json
 from collections import Counter
 from fractions import Fraction
 
-import pytest
-
 from algorithms.contract import SequentialContext
 from algorithms.datasets.trajectories import read_ndjson
 from algorithms.trajectory_kcl import ALGORITHM
@@ -16,10 +14,11 @@ from algorithms.trajectory_kcl.algorithm import (
     MOST_PLACES,
     MOST_TIMES,
     pairs_by_place_and_time,
-    plots,
+    plots_of,
 )
 from algorithms.trajectory_kcl.parameters import PairTable, Parameters, code
 from reproduction.trajectory_kcl import SENSITIVE
+from tests.algorithms.outcomes import names_drawn
 from tests.algorithms.trajectory_kcl.tables import dataset_51
 
 
@@ -28,7 +27,6 @@ def table_of(paths: list[list[tuple[str, float]]]) -> PairTable:
     return code(read_ndjson(io.BytesIO(text.encode())), ()).table
 
 
-@pytest.mark.usefixtures("drawn")
 def test_the_picture_counts_what_the_file_publishes() -> None:
     params = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE)
     outcome = ALGORITHM.run(dataset_51(), params, "sound", SequentialContext(test_seed=1))
@@ -44,7 +42,7 @@ def test_the_picture_counts_what_the_file_publishes() -> None:
         for column, time in enumerate(times)
     }
     assert +Counter(drawn) == told
-    assert [plot.name for plot in outcome.plots] == ["pairs", "lengths"]
+    assert names_drawn("trajectory-kcl", outcome.plots) == ["pairs", "lengths"]
 
 
 def test_the_fullest_places_are_drawn_and_times_put_together() -> None:
@@ -56,14 +54,11 @@ def test_the_fullest_places_are_drawn_and_times_put_together() -> None:
     assert counts.sum(axis=1).tolist() == list(range(39, 39 - MOST_PLACES, -1))
 
 
-@pytest.mark.usefixtures("drawn")
 def test_a_place_is_drawn_as_it_is_called() -> None:
     table = table_of([[("$\\frac{1", 1.0)], [("<b>", 2.0)]])
-    first, _ = plots(table, table.rows)
-    assert first.png.startswith(b"\x89PNG")
+    assert names_drawn("trajectory-kcl", plots_of(table, table.rows)) == ["pairs", "lengths"]
 
 
-@pytest.mark.usefixtures("drawn")
 def test_a_table_without_pairs_has_lengths_alone() -> None:
     table = table_of([[], []])
-    assert [plot.name for plot in plots(table, table.rows)] == ["lengths"]
+    assert names_drawn("trajectory-kcl", plots_of(table, table.rows)) == ["lengths"]

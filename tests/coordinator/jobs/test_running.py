@@ -165,9 +165,12 @@ def test_from_asking_to_the_archive(it: Office, name: str) -> None:
             file["bytes"],
             file["media_type"],
         )
+    stored = it.settings.data_dir / "jobs" / job / "plots"
+    assert {path.name for path in stored.iterdir()} == {f"{name}.json" for name in result["plots"]}
     for plot in result["plots"]:
         assert it.ask("GET", f"/v1/jobs/{job}/plots/{plot}.png").content.startswith(b"\x89PNG")
         assert b"<svg" in it.ask("GET", f"/v1/jobs/{job}/plots/{plot}").content
+    assert it.ledger(dataset)["charged"] == charged
     archive = it.ask("GET", f"/v1/jobs/{job}/archive").content
     assert archive == it.ask("GET", f"/v1/jobs/{job}/archive").content
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
