@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from common.bodies import refuse_unstorable_fields
 from common.principals import Scope
+from common.runtime.settings import ConsoleSettings
 from common.runtime.tasks import Notice
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import (
@@ -97,9 +98,10 @@ class Pages:
     """Renders the pages of one service. `package` has its templates."""
 
     def __init__(
-        self, about: About, package: str, entries: Sequence[Entry], *, https: bool
+        self, about: About, package: str, entries: Sequence[Entry], settings: ConsoleSettings
     ) -> None:
-        self.about, self.https = about, https
+        self.about, self.https = about, settings.https
+        self.root = settings.path_prefix
         self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
         self._entries = entries
         self._templates = Environment(
@@ -110,7 +112,12 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.globals.update(
-            about=about, words=formatting, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
+            about=about,
+            words=formatting,
+            charts=charts,
+            root=self.root,
+            single_sign_on=settings.oidc_issuer is not None,
+            static=f"{PREFIX}/static/{STATIC_HASH}",
         )
         self._templates.filters.update(utc=_utc)
 
@@ -135,6 +142,8 @@ class Pages:
             now=datetime.now(UTC),
             **values,
         )
+        # Values are escaped: only attributes of our own have this quotation mark.
+        text = text.replace(f'="{PREFIX}', f'="{self.root}{PREFIX}') if self.root else text
         return HTMLResponse(text, status, headers=dict(HEADERS))
 
     async def live(
@@ -181,26 +190,33 @@ class ConsoleRoute(APIRoute):
         inner = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            pages = part_of(request.app, Pages)
             try:
-                return await inner(request)
+                return _led(await inner(request), pages.root)
             except NotSignedIn:
                 wanted = request.url.path if request.method == "GET" else PREFIX
-                return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303, headers=dict(HEADERS))
+                return _led(see(f"{LOGIN}?next={quote(wanted)}"), pages.root)
             except (RequestValidationError, ValidationError) as invalid:
                 error: DomainError = invalid_request(invalid)
             except DomainError as domain:
                 error = domain
-            pages = part_of(request.app, Pages)
             return pages.problem(request, error, getattr(request.state, "visitor", None))
 
         return handle
 
 
+def _led(answer: Response, root: str) -> Response:
+    """Lead a browser within the prefix under which a proxy serves the pages."""
+    if answer.headers.get("location", "").startswith(PREFIX):
+        answer.headers["location"] = root + answer.headers["location"]
+    return answer
+
+
 def add_front_door(app: FastAPI) -> None:
     """Lead who opens a service's address in a browser to its console."""
 
-    async def lead(_: Request) -> Response:
-        return RedirectResponse(PREFIX, 303, headers=dict(HEADERS))
+    async def lead(request: Request) -> Response:
+        return _led(see(PREFIX), part_of(request.app, Pages).root)
 
     app.add_route("/", lead, include_in_schema=False)
 
@@ -275,6 +291,13 @@ def _flat(record: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, An
         else:
             formula = isinstance(value, str) and value.startswith(_FORMULA)
             yield f"{within}{name}", f"'{value}" if formula else value
+
+
+def own_path(wanted: str | None) -> str:
+    """The page that was asked for, if it is one of ours, else the first one."""
+    if wanted is None or not wanted.startswith(f"{PREFIX}/") or "\\" in wanted or ".." in wanted:
+        return PREFIX
+    return wanted if wanted.isprintable() and len(wanted) <= 512 else PREFIX
 
 
 def see(path: str) -> Response:
