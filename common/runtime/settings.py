@@ -156,7 +156,9 @@ class ServiceSettings(LimitSettings, TlsSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
     public_url: str | None = Field(
-        default=None, description="URL under which other parties reach this service."
+        default=None,
+        description="URL under which other parties reach this service. It may have a path, which "
+        "the proxy in front then removes.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged."

@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -57,6 +58,7 @@ _STATIC: Final = {
     name: resources.files(__package__).joinpath("static", name).read_bytes() for name in _MEDIA
 }
 STATIC_HASH: Final = hashlib.sha256(b"".join(_STATIC.values())).hexdigest()[:12]
+_ADDRESS: Final = re.compile(rf'(?<= )(href|src|(?:form)?action|data-[a-z]+)="{PREFIX}')
 _NEVER_CHANGES: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -101,7 +103,7 @@ class Pages:
         self, about: About, package: str, entries: Sequence[Entry], settings: ConsoleSettings
     ) -> None:
         self.about, self.https = about, settings.https
-        self.root = settings.path_prefix
+        self.root, self._public_url = settings.path_prefix, settings.public_url
         self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
         self._entries = entries
         self._templates = Environment(
@@ -120,6 +122,10 @@ class Pages:
             static=f"{PREFIX}/static/{STATIC_HASH}",
         )
         self._templates.filters.update(utc=_utc)
+
+    def address(self, request: Request) -> str:
+        """The address of this service, as a command on a page has it."""
+        return (self._public_url or str(request.base_url)).rstrip("/")
 
     def show(
         self,
@@ -142,8 +148,8 @@ class Pages:
             now=datetime.now(UTC),
             **values,
         )
-        # Values are escaped: only attributes of our own have this quotation mark.
-        text = text.replace(f'="{PREFIX}', f'="{self.root}{PREFIX}') if self.root else text
+        if self.root:  # values are escaped: only attributes of our own have this quotation mark
+            text = _ADDRESS.sub(rf'\1="{self.root}{PREFIX}', text)
         return HTMLResponse(text, status, headers=dict(HEADERS))
 
     async def live(
@@ -190,33 +196,26 @@ class ConsoleRoute(APIRoute):
         inner = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            pages = part_of(request.app, Pages)
             try:
-                return _led(await inner(request), pages.root)
+                return await inner(request)
             except NotSignedIn:
                 wanted = request.url.path if request.method == "GET" else PREFIX
-                return _led(see(f"{LOGIN}?next={quote(wanted)}"), pages.root)
+                return see(f"{LOGIN}?next={quote(wanted)}")
             except (RequestValidationError, ValidationError) as invalid:
                 error: DomainError = invalid_request(invalid)
             except DomainError as domain:
                 error = domain
+            pages = part_of(request.app, Pages)
             return pages.problem(request, error, getattr(request.state, "visitor", None))
 
         return handle
 
 
-def _led(answer: Response, root: str) -> Response:
-    """Lead a browser within the prefix under which a proxy serves the pages."""
-    if answer.headers.get("location", "").startswith(PREFIX):
-        answer.headers["location"] = root + answer.headers["location"]
-    return answer
-
-
 def add_front_door(app: FastAPI) -> None:
     """Lead who opens a service's address in a browser to its console."""
 
-    async def lead(request: Request) -> Response:
-        return _led(see(PREFIX), part_of(request.app, Pages).root)
+    async def lead(_: Request) -> Response:
+        return see(PREFIX)
 
     app.add_route("/", lead, include_in_schema=False)
 
