@@ -314,6 +314,13 @@ class ConsoleSettings(ServiceSettings):
         return self
 
 
+def variables(settings: type[BaseSettings]) -> frozenset[str]:
+    """The variables of the environment that these settings read."""
+    fields = settings.model_fields
+    files = {f"TACIT_{name}_FILE".upper() for name, field in fields.items() if _is_secret(field)}
+    return frozenset(f"TACIT_{name}".upper() for name in fields) | files
+
+
 def _is_secret(field: FieldInfo) -> bool:
     annotation = field.annotation
     return annotation is SecretStr or SecretStr in get_args(annotation)
