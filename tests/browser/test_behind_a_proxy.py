@@ -16,6 +16,7 @@ import oidc_provider_mock
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from cli.services.deployment import ServiceAddress
 from tests.browser.conftest import PICTURES
 from tests.e2e.nginx import PREFIX, Behind, behind_nginx, nginx
 
@@ -43,6 +44,12 @@ QUERY: dict[str, Any] = {
 }
 
 
+ROLES = {
+    "coordinator": {"grid-night": "operator", "grid-planning": "analyst"},
+    "curator": {"grid-night": "operator"},
+}
+
+
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
     users = [
@@ -60,15 +67,15 @@ def provider() -> Iterator[str]:
 def behind(tmp_path_factory: pytest.TempPathFactory, provider: str) -> Iterator[Behind]:
     directory = tmp_path_factory.mktemp("behind")
 
-    def told(address: str) -> dict[str, str]:
-        """The coordinator's settings, once the provider knows it."""
-        asked = {"redirect_uris": [f"{address}/console/sso/callback"]}
+    def told(service: ServiceAddress) -> dict[str, str]:
+        """The settings of a service that the provider knows from now on."""
+        asked = {"redirect_uris": [f"{service.url}/console/sso/callback"]}
         client = httpx.post(f"{provider}/oauth2/clients", json=asked, trust_env=False).json()
         return {
             "TACIT_OIDC_ISSUER": provider,
             "TACIT_OIDC_CLIENT_ID": client["client_id"],
             "TACIT_OIDC_CLIENT_SECRET": client["client_secret"],
-            "TACIT_OIDC_ROLES": json.dumps({"grid-night": "operator", "grid-planning": "analyst"}),
+            "TACIT_OIDC_ROLES": json.dumps(ROLES[service.kind]),
             "TACIT_LOG_LEVEL": "info",
         }
 
@@ -123,8 +130,8 @@ def test_the_api_and_its_page_work_under_a_prefix(
     assert failed == []
 
 
-def sign_in(page: Page, behind: Behind, who: str) -> None:
-    page.goto(f"{behind.console}/console/rounds")
+def sign_in(page: Page, address: str, who: str) -> None:
+    page.goto(address)
     page.get_by_role("link", name="Sign in at the identity provider").click()
     page.get_by_role("button", name=who).click()
 
@@ -141,7 +148,7 @@ def test_people_sign_in_and_out_and_every_page_stays_under_the_prefix(
     page.goto(f"{behind.console}/console/login")
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / "sign-in-at-a-provider.png", full_page=True)
-    sign_in(page, behind, "nora")
+    sign_in(page, f"{behind.console}/console/rounds", "nora")
     page.wait_for_url(f"{behind.console}/console/rounds")
     assert page.locator(".who").inner_text().startswith("operator")
     page.on("console", lambda each: strange.append(each.text) if each.type == "error" else None)
@@ -177,11 +184,11 @@ def test_people_sign_in_and_out_and_every_page_stays_under_the_prefix(
 
 def test_roles_are_the_providers_groups(behind: Behind, context: BrowserContext) -> None:
     page = context.new_page()
-    sign_in(page, behind, "paul")
+    sign_in(page, f"{behind.console}/console/rounds", "paul")
     page.wait_for_url(f"{behind.console}/console/rounds")
     assert page.locator(".who").inner_text().startswith("analyst")
     context.clear_cookies()
-    sign_in(page, behind, "evelyn")
+    sign_in(page, f"{behind.console}/console/rounds", "evelyn")
     page.get_by_text("none of your groups has a role here").wait_for()
     page.screenshot(path=PICTURES / "no-role.png", full_page=True)
     page.goto(f"{behind.console}/console/rounds")
@@ -199,10 +206,12 @@ def test_the_curators_console_has_a_prefix_and_a_cookie_of_its_own(
     page = context.new_page()
     page.goto(curator.url + "/")
     assert page.url == f"{curator.url}/console/login?next=/console"
-    page.get_by_label("API token").fill(curator.token)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(f"{curator.url}/console")
-    page.goto(f"{curator.url}/console/readings")
+    sign_in(page, f"{curator.url}/console/readings", "nora")
+    page.wait_for_url(f"{curator.url}/console/readings")
+    assert page.locator(".who").inner_text().startswith("operator")
     assert f"{curator.url}/v1/readings" in page.content()
-    [cookie] = context.cookies()
-    assert cookie["path"] == f"{PREFIX}/curator/console"
+    cookies = [each for each in context.cookies() if each["name"].startswith("tacit_")]
+    assert [each["path"] for each in cookies] == [f"{PREFIX}/curator/console"]
+    context.clear_cookies()
+    sign_in(page, f"{curator.url}/console/readings", "paul")  # his group has a role elsewhere alone
+    page.get_by_text("none of your groups has a role here").wait_for()

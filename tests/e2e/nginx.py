@@ -37,9 +37,11 @@ def nginx() -> str | None:
 
 
 @contextmanager
-def behind_nginx(directory: Path, settings: Callable[[str], dict[str, str]]) -> Iterator[Behind]:
-    """Running; callers need `TACIT_TLS_AUTHORITY` for its tls/authority.pem. `settings` gives the
-    coordinator more, by its address."""
+def behind_nginx(
+    directory: Path, settings: Callable[[ServiceAddress], dict[str, str]]
+) -> Iterator[Behind]:
+    """Running; callers need `TACIT_TLS_AUTHORITY` for its tls/authority.pem. `settings`: more of
+    the coordinator and the curator service, by where others reach them."""
     prepare(directory / "tls", [["proxy", "localhost"]], 30)
     plan = Deployment.plan(directory, 2)
     plan.save()
@@ -59,7 +61,8 @@ def behind_nginx(directory: Path, settings: Callable[[str], dict[str, str]]) -> 
     for service in outside.services:
         running.public_urls[service.id] = service.url
         running.more[service.id] = {"TACIT_TLS_AUTHORITY": str(directory / "tls/authority.pem")}
-    running.more["coordinator"] |= settings(outside.coordinator.url)
+    for service in (outside.coordinator, outside.curator):
+        running.more[service.id] |= settings(service)
     configuration = directory / "nginx.conf"
     configuration.write_text(_configuration(directory, address, plan))
     line = [str(nginx()), "-e", str(directory / "nginx.log"), "-c", str(configuration)]
