@@ -27,7 +27,6 @@ from typing import Any, Final
 import httpx
 
 from cli.services.child import LOG
-from common.runtime.settings import variables
 from tacit import Client, Error, Problem
 from tacit.client.exchange import Retry
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
@@ -205,6 +204,8 @@ def settings_of(service: ServiceAddress) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read ({type(error).__name__})") from None
+    from common.runtime.settings import variables  # what most commands need not load
+
     module = import_module(f"{service.kind}.settings")
     known = variables(getattr(module, f"{service.kind.capitalize()}Settings")) - _NOT_ITS_OWN
     found: dict[str, str] = {}
