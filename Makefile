@@ -142,7 +142,7 @@ lock:  ## Refresh the lock files (needs uv)
 images: ## Build every image with docker, podman or buildah, whichever is there; ENGINE=... names one
 	$(PYTHON) deploy/build.py $(if $(ENGINE),--engine $(ENGINE))
 
-compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
+compose-files: $(SERVICES)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
 	$(BIN)/tacit config compose
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
@@ -161,8 +161,9 @@ $(SETUP): requirements.lock $(SERVICES)
 	$(INSTALL) --require-hashes -r requirements.lock
 	touch $(SETUP)
 
-COMPOSE ?= $(if $(shell docker compose version 2>/dev/null),docker compose,$(BIN)/podman-compose)
-compose-up: compose-files  ## The compose file in one command: files, images, services, pairing; prints the console's sign-in link
+DOCKER := $(shell docker compose version 2>/dev/null)
+COMPOSE ?= $(if $(DOCKER),docker compose,$(BIN)/podman-compose)
+compose-up: $(if $(DOCKER),,$(SETUP)) compose-files  ## The compose file in one command: files, images, services, pairing; prints the console's sign-in link
 	$(COMPOSE) up --detach
 	$(COMPOSE) logs --follow pairing
 	@. ./.env && TACIT_URL=http://127.0.0.1:$$COORDINATOR_PORT TACIT_TOKEN=$$(cat deploy/secrets/coordinator_token) \

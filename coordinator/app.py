@@ -57,7 +57,7 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
-            pages = _console().console_parts(services) if settings.console else ()
+            pages = _console().console_parts(services, transports) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)
             add_readiness(app, "database", Readiness(services.database).check)
@@ -97,7 +97,7 @@ def create_app(
     ):
         app.router.routes.extend(module.router.routes)
     if settings.console:
-        _console().add_console(app)
+        _console().add_console(app, settings)
     return app
 
 
@@ -111,6 +111,6 @@ def _console() -> ModuleType:
     try:
         return import_module("coordinator.console.app")
     except ImportError as error:
-        if error.name not in ("jinja2", "markupsafe"):
+        if error.name not in ("jinja2", "joserfc", "markupsafe"):
             raise
         raise StartRefused(extra_needed("TACIT_CONSOLE", "console")) from None

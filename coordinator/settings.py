@@ -8,15 +8,16 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import ConsoleSettings
 from tacit.query.disclosure import DisclosureRule
 from tacit.report.statements import is_loopback
 
 
-class CoordinatorSettings(ServiceSettings):
+class CoordinatorSettings(ConsoleSettings):
     """Settings of the coordinator, in addition to those of every service."""
 
     service: ClassVar[str] = "coordinator"
+    roles: ClassVar[frozenset[str]] = frozenset({"operator", "analyst"})
 
     deployment: str = Field(
         default="tacit",
@@ -91,18 +92,6 @@ class CoordinatorSettings(ServiceSettings):
     notify_from: str = Field(default="", description="Sender of these e-mails.")
     notify_to: tuple[str, ...] = Field(
         default=(), description="JSON list of the addresses that get them."
-    )
-    console: bool = Field(
-        default=False,
-        description="Pages for people under `/console` (needs the extra `console`). `tacit up` "
-        "turns them on.",
-    )
-    console_idle_s: int = Field(
-        default=1800,
-        ge=60,
-        le=43_200,
-        description="How long a session of the console lasts without a page looked at; at most 12 "
-        "hours in all.",
     )
     patience_s: float = Field(
         default=60.0,

@@ -213,7 +213,9 @@ def create_app(
         authenticator = Authenticator(database, token_table, time)
         install_authenticator(app, authenticator)
         if settings.console:
-            pages = await _pages().console_parts(settings, database, authenticator, time, VERSION)
+            pages = await _pages().console_parts(
+                settings, database, authenticator, time, VERSION, transports
+            )
             provide(app, *parts, *pages)
         add_readiness(app, "database", Readiness(database).check)
         add_readiness(app, "erasure", participation.erasure.readiness)
@@ -265,7 +267,7 @@ def create_app(
     )
     add_routes(app, *(room.router for room in rooms))
     if settings.console:
-        _pages().add_console(app)
+        _pages().add_console(app, settings)
     return app
 
 
@@ -274,7 +276,7 @@ def _pages() -> ModuleType:
     try:
         return import_module("curator.console.app")
     except ImportError as error:
-        if error.name not in ("jinja2", "markupsafe"):
+        if error.name not in ("jinja2", "joserfc", "markupsafe"):
             raise
         raise StartRefused(extra_needed("TACIT_CONSOLE", "console")) from None
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import AwareDatetime, Field, SecretStr, field_validator, model_validator
 
 from common.runtime.clock import zone_named
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import ConsoleSettings
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.composition import LARGEST_EPSILON, Currency
 from tacit.query.disclosure import DisclosureRule
@@ -20,25 +20,14 @@ EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
 """Epoch seconds up to the year 5138 are before it when they are taken as milliseconds."""
 
 
-class CuratorSettings(ServiceSettings):
+class CuratorSettings(ConsoleSettings):
     """Settings of a curator service, in addition to those of every service."""
 
     service: ClassVar[str] = "curator"
+    roles: ClassVar[frozenset[str]] = frozenset({"operator"})
     kept_bytes: ClassVar[int] = 5 << 19  # a gateway of a million has no more to spare
 
     port: int = Field(default=8400, ge=0, le=65535, description="Port to listen on.")
-    console: bool = Field(
-        default=False,
-        description="Pages for people under `/console` (needs the extra `console`). `tacit up` "
-        "turns them on.",
-    )
-    console_idle_s: int = Field(
-        default=1800,
-        ge=60,
-        le=43_200,
-        description="How long a session of the console lasts without a request; at most 12 "
-        "hours in all.",
-    )
     participate: bool = Field(
         default=True,
         description="Look for rounds and contribute; off, the service only takes readings.",

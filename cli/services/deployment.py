@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -189,6 +190,39 @@ class Adopted:
         self.send_signal(signal.SIGKILL)
 
 
+SETTINGS: Final = "settings.env"
+_NOT_ITS_OWN: Final = frozenset({"TACIT_DATA_DIR", "TACIT_HOST", "TACIT_PORT"})
+
+
+def settings_of(service: ServiceAddress) -> dict[str, str]:
+    """What the operator set for one service, in lines `TACIT_NAME=value` of a file in its
+    directory; nothing without one. Raises ValueError, which names the line and not its value."""
+    path = Path(service.directory) / SETTINGS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({type(error).__name__})") from None
+    from common.runtime.settings import variables  # what most commands need not load
+
+    module = import_module(f"{service.kind}.settings")
+    known = variables(getattr(module, f"{service.kind.capitalize()}Settings")) - _NOT_ITS_OWN
+    found: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise ValueError(f"{path}, line {number}: expected TACIT_NAME=value")
+        if name not in known:
+            raise ValueError(f"{path}, line {number}: not a setting that `tacit up` leaves open")
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        found[name] = value
+    return found
+
+
 _ADOPT_ORPHANS: Final = 36
 """Of Linux: orphans among its descendants become this process's children."""
 
@@ -297,6 +331,7 @@ class Running:
         if service.kind == "aggregator":
             environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
         environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
+        environment |= settings_of(service)
         return {
             "service": service.kind,
             "environment": environment,

@@ -61,6 +61,9 @@ def up(
 ) -> None:
     """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home.
 
+    Settings of a service are lines TACIT_NAME=value in HOME/SERVICE/settings.env; those of the
+    environment are not passed on.
+
     The services end with this command, also when its terminal is closed; if one of them ends by
     itself, all do, and the exit code is 1.
     """

@@ -85,7 +85,7 @@ async def _page_of(
         days=DAYS,
         at=issued.clock.now(),
         own=visitor.principal.token_id,
-        address=str(request.base_url).rstrip("/"),
+        address=pages.address(request),
         **{"made": None, "error": None, "given": {}, "key": secrets.token_urlsafe(16)} | values,
     )
 

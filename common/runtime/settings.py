@@ -10,8 +10,10 @@ the limits apply to each process separately.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -19,6 +21,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError
 
 from common.runtime.tls import TlsSettings
+from tacit.report.statements import is_loopback
 
 LAST_BACKUP: Final = "last-backup"
 """A file in the data directory whose time of change is that of the last backup."""
@@ -153,7 +156,9 @@ class ServiceSettings(LimitSettings, TlsSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
     public_url: str | None = Field(
-        default=None, description="URL under which other parties reach this service."
+        default=None,
+        description="URL under which other parties reach this service. It may have a path, which "
+        "the proxy in front then removes.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged."
@@ -211,6 +216,11 @@ class ServiceSettings(LimitSettings, TlsSettings):
         """Whether others reach this service over TLS, its own or that of a proxy before it."""
         return self.tls_certificate is not None or (self.public_url or "").startswith("https:")
 
+    @property
+    def path_prefix(self) -> str:
+        """The path under which a proxy serves this service and which it removes; mostly none."""
+        return urlsplit(self.public_url or "").path.rstrip("/")
+
     def database(self) -> str:
         """The URL of the database, with its default."""
         if self.database_url is not None:
@@ -228,6 +238,87 @@ class ServiceSettings(LimitSettings, TlsSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then the environment, then files of secrets."""
         return (init_settings, env_settings, SecretFiles(settings_cls))
+
+
+class ConsoleSettings(ServiceSettings):
+    """Settings of a service that has a console."""
+
+    roles: ClassVar[frozenset[str]]
+    """What the provider's groups may be in the console of this service."""
+
+    console: bool = Field(
+        default=False,
+        description="Pages for people under `/console` (needs the extra `console`). `tacit up` "
+        "turns them on.",
+    )
+    console_idle_s: int = Field(
+        default=1800,
+        ge=60,
+        le=43_200,
+        description="How long a session of the console lasts without a page looked at; at most 12 "
+        "hours in all.",
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        description="Identity provider at which people sign in to the console: its issuer, exactly "
+        "as in its tokens (`https://...`; `http://` on this machine alone). Needs `public_url`; "
+        "register `<public_url>/console/sso/callback` there.",
+    )
+    oidc_client_id: str = Field(default="", description="What this service is called there.")
+    oidc_client_secret: SecretStr | None = Field(
+        default=None, description="Its secret there; without one it is a public client with PKCE."
+    )
+    oidc_scope: str = Field(
+        default="openid",
+        pattern=r"^openid( [!#-\[\]-~]+)*$",
+        description="Scopes that are asked for; some providers tell groups only with one of their "
+        "own (`openid groups`).",
+    )
+    oidc_groups_claim: str = Field(
+        default="groups",
+        min_length=1,
+        description="Claim of the ID token that lists the groups of the person.",
+    )
+    oidc_roles: Mapping[str, Literal["operator", "analyst"]] = Field(
+        default_factory=dict,
+        description="JSON object of the groups that may sign in, each with its role: "
+        '`{"grid-night": "operator", "grid-planning": "analyst"}` (in a curator service operators '
+        "alone). Of several the higher holds.",
+    )
+    oidc_session_s: int = Field(
+        default=3600,
+        ge=60,
+        le=43_200,
+        description="How long after a sign-in at the provider it is asked again: by then a person "
+        "who left a group is out.",
+    )
+
+    @model_validator(mode="after")
+    def _signs_in_safely(self) -> ConsoleSettings:
+        """Refuse a provider that is asked in the clear, or that nobody could sign in by."""
+        issuer = self.oidc_issuer
+        if issuer is None:
+            return self
+        parts = urlsplit(issuer)
+        private = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(issuer))
+        if not private or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("oidc_issuer begins with https:// and a host, without ? and #")
+        if not self.oidc_client_id or self.public_url is None:
+            raise ValueError("oidc_issuer needs oidc_client_id and public_url")
+        if not self.https and not is_loopback(self.public_url):
+            raise ValueError("oidc_issuer needs a public_url that begins with https://")
+        if not self.oidc_roles:
+            raise ValueError("oidc_issuer needs oidc_roles: without one nobody may sign in")
+        if not self.roles.issuperset(self.oidc_roles.values()):
+            raise ValueError(f"oidc_roles has {' or '.join(sorted(self.roles))} alone here")
+        return self
+
+
+def variables(settings: type[BaseSettings]) -> frozenset[str]:
+    """The variables of the environment that these settings read."""
+    fields = settings.model_fields
+    files = {f"TACIT_{name}_FILE".upper() for name, field in fields.items() if _is_secret(field)}
+    return frozenset(f"TACIT_{name}".upper() for name in fields) | files
 
 
 def _is_secret(field: FieldInfo) -> bool:

@@ -85,6 +85,15 @@ class TlsSettings(BaseSettings):
         return context
 
 
+def public_trust(authority: Path | None) -> ssl.SSLContext:
+    """TLS with services that are no part of the deployment: the system's authorities are trusted,
+    and the deployment's own."""
+    context = _verifying(None)
+    if authority is not None:
+        context.load_verify_locations(authority)
+    return context
+
+
 def use_groups(context: ssl.SSLContext, groups: str) -> None:
     """Agree on keys in these groups alone. Raises ssl.SSLError for a name that is none."""
     getattr(context, _SET_GROUPS)(groups)

@@ -237,6 +237,34 @@ async def revoke_token(
     return done.rowcount == 1
 
 
+async def keep_person(
+    transaction: Transaction,
+    table: Table,
+    label: str,
+    role: Scope | None,
+    lifetime: timedelta,
+    clock: Clock,
+) -> str | None:
+    """The hash of the one token with this label and role that is good, until `lifetime` from now:
+    the one there is, or a new one, which nobody is shown. Others of the label are revoked."""
+    now = clock.now()
+    mine = (table.c.label == label, table.c.subject.is_(None), *_good(table, now))
+    if role is None:
+        await transaction.execute(update(table).where(*mine).values(revoked=now))
+        return None
+    other = table.c.scopes != role.value
+    await transaction.execute(update(table).where(*mine, other).values(revoked=now))
+    kept = await transaction.execute(
+        update(table).where(*mine).values(expires=now + lifetime).returning(table.c.hash)
+    )
+    token_hash: str | None = kept.scalars().first()
+    if token_hash is None:
+        record = mint((role,), clock, label=label, lifetime=lifetime)[1]
+        await insert_token(transaction, table, record)
+        token_hash = record.hash
+    return token_hash
+
+
 async def revoke_subject(
     transaction: Transaction, table: Table, subject: str, now: datetime
 ) -> int:

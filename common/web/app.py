@@ -109,9 +109,10 @@ def build_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        servers=[{"url": settings.path_prefix}] if settings.path_prefix else None,
         responses=openapi_responses(),
         middleware=[
-            Middleware(Access, metrics=metrics, https=settings.https, tracer=tracer),
+            Middleware(Access, metrics=metrics, settings=settings, tracer=tracer),
             Middleware(LoadLimit, load=load),
             Middleware(
                 BodyLimit,

@@ -11,7 +11,7 @@ after `ttl_s` in the others.
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -33,6 +33,7 @@ from common.store.tokens import (
     find_token,
     hash_token,
     insert_token,
+    keep_person,
     new_token,
     note_use,
     record_token,
@@ -111,6 +112,17 @@ class Authenticator:
         scopes = frozenset(record.scopes)
         implied = frozenset[Scope]().union(*[IMPLIED.get(scope, ()) for scope in scopes])
         return Principal(record.id, scopes | implied, record.subject)
+
+    async def stand_for(self, label: str, role: Scope | None, lifetime: timedelta) -> str | None:
+        """The hash of the token that stands for a person, known by `label`, for `lifetime` from
+        now. A token of another role is revoked; without a role there is none."""
+        async with self._database.begin() as transaction:
+            await exclusive(transaction, "tokens of people")
+            token_hash = await keep_person(
+                transaction, self._table, label, role, lifetime, self._clock
+            )
+        self.forget()
+        return token_hash
 
     async def _note_use(self, record: TokenRecord) -> None:
         """Keep that a person's token was used today."""

@@ -75,11 +75,10 @@ class ServiceResponse:
         """The body's JSON value. Raises ValueError."""
         return json.loads(self.body)
 
-    @property
-    def next_page(self) -> str | None:
-        """The path of the next page of a list."""
+    def next_page(self, base_url: str) -> str | None:
+        """The path of the next page of a list, after the address of the service."""
         link = _NEXT.search(self.headers.get("Link", ""))
-        return None if link is None else link[1]
+        return None if link is None else link[1].removeprefix(URL(base_url).path.rstrip("/"))
 
 
 class Transport(Protocol):

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.runtime.compute_processes import ASKER, Asker
 from common.runtime.logs import describe, get_logger
+from common.runtime.settings import ServiceSettings
 from common.runtime.telemetry import ServiceMetrics, Span, Tracer
 from common.web.problems import problem_response
 from common.web.wire import refuse_unstorable_address
@@ -52,10 +53,13 @@ class ResponseAborted(Exception):
 class Access:
     """Outermost middleware of an app. A header that a route has set is kept."""
 
-    def __init__(self, app: ASGIApp, metrics: ServiceMetrics, https: bool, tracer: Tracer) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: ServiceMetrics, settings: ServiceSettings, tracer: Tracer
+    ) -> None:
         self._app, self._tracer = app, tracer
+        self._prefix = settings.path_prefix.encode()
         headers = dict(_HEADERS)
-        if https:
+        if settings.https:
             headers["Strict-Transport-Security"] = "max-age=31536000"
         self._headers = [(key.lower().encode(), text.encode()) for key, text in headers.items()]
         self._requests = metrics.counter(
@@ -87,6 +91,8 @@ class Access:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message.setdefault("headers", [])
+                if self._prefix:
+                    headers[:] = [(name, self._prefixed(name, text)) for name, text in headers]
                 present = {name.lower() for name, _ in headers}
                 headers += [each for each in self._headers if each[0] not in present]
             await send(message)
@@ -107,6 +113,14 @@ class Access:
             self._account(scope, status or 499, time.perf_counter() - started, span)
         if aborted:
             raise ResponseAborted
+
+    def _prefixed(self, name: bytes, text: bytes) -> bytes:
+        """A header's address of this service, as others reach it through the proxy."""
+        if name.lower() == b"location" and text.startswith(b"/"):
+            return self._prefix + text
+        if name.lower() == b"link" and text.startswith(b"</"):
+            return b"<" + self._prefix + text[1:]
+        return text
 
     def _account(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
         route = route_template(scope)

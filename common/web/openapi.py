@@ -223,19 +223,19 @@ _PAGE: Final = """<!doctype html>
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>{title}</title>
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
 <body>
-<noscript>This page needs JavaScript. The same is in <a href="/openapi.json">openapi.json</a>.
+<noscript>This page needs JavaScript. The same is in <a href="openapi.json">openapi.json</a>.
 </noscript>
 <div id="api"></div>
-<script src="/docs/swagger-ui-bundle.js"></script>
-<script src="/docs/start.js"></script>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
 </body>
 </html>
 """
 _START: Final = """SwaggerUIBundle({
-  url: "/openapi.json",
+  url: "openapi.json",
   dom_id: "#api",
   deepLinking: true,
   docExpansion: "list",

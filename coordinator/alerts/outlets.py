@@ -19,6 +19,7 @@ from email.message import EmailMessage
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from common.runtime.tls import public_trust
 from common.web.client import NoAnswer, ServiceRequest, TcpTransport, distrusted
 from coordinator.alerts.conditions import RUNBOOK, ConditionKind, runbook
 from coordinator.settings import CoordinatorSettings
@@ -168,10 +169,7 @@ def outlets_of(settings: CoordinatorSettings) -> tuple[Outlet, ...]:
     """Those that settings name. They trust the system's authorities and the deployment's own."""
     if settings.notify_webhook_url is None and settings.notify_smtp_url is None:
         return ()
-    trust = ssl.create_default_context()
-    trust.minimum_version = ssl.TLSVersion.TLSv1_2
-    if settings.tls_authority is not None:
-        trust.load_verify_locations(settings.tls_authority)
+    trust = public_trust(settings.tls_authority)
     found: list[Outlet] = []
     if settings.notify_webhook_url is not None:
         assert settings.notify_webhook_key is not None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import FastAPI
 
 from common.identity.token_pages import Offered, add_audit, add_tokens_pages
 from common.principals import Scope
+from common.web.client import Transport
 from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
@@ -19,6 +21,7 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
+from common.web.console.single_sign_on import add_single_sign_on, provider_of
 from coordinator.console import (
     budget,
     datasets,
@@ -32,6 +35,7 @@ from coordinator.console import (
     rounds,
 )
 from coordinator.services import CoordinatorServices
+from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import console
 from tacit.crypto.signing import fingerprint
 from tacit.version import VERSION
@@ -50,12 +54,14 @@ _ENTRIES: Final = (
 )
 
 
-def console_parts(services: CoordinatorServices) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started."""
+def console_parts(
+    services: CoordinatorServices, transports: Mapping[str, Transport] | None
+) -> tuple[object, ...]:
+    """What the pages ask for by type, once the service has started. `transports` as of the app."""
     settings, clock = services.settings, services.clock
     key = fingerprint(services.own.public_keys[0]).hex()
     about = About("coordinator", settings.deployment, key, VERSION)
-    pages = Pages(about, "coordinator.console", _ENTRIES, https=settings.https)
+    pages = Pages(about, "coordinator.console", _ENTRIES, settings)
     asyncio.get_running_loop().run_in_executor(None, pages.compile)
     return (
         pages,
@@ -68,14 +74,17 @@ def console_parts(services: CoordinatorServices) -> tuple[object, ...]:
             idle_s=settings.console_idle_s,
         ),
         Failures(clock),
+        *provider_of(settings, clock, transports),
     )
 
 
-def add_console(app: FastAPI) -> None:
+def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add the pages to the app."""
     shared = console_router()
     add_static(shared)
     add_sign_in(shared)
+    if settings.oidc_issuer is not None:
+        add_single_sign_on(shared, settings.oidc_session_s)
     add_tokens_pages(app, shared, Offered(PEOPLE))
     for router in (
         shared,

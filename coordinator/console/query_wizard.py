@@ -402,7 +402,7 @@ async def shown(
         units=list(UNITS),
         functions=FUNCTIONS,
         mechanisms=MECHANISMS,
-        origin=str(visit.request.base_url).rstrip("/"),
+        origin=visit.pages.address(visit.request),
         key=secrets.token_urlsafe(16),
     )
 

@@ -20,6 +20,7 @@ from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
 from common.web.auth import Authenticator
+from common.web.client import Transport
 from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
@@ -31,6 +32,7 @@ from common.web.console.pages import (
     see,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
+from common.web.console.single_sign_on import add_single_sign_on, provider_of
 from curator.console import contributions_page, policy, readings
 from curator.console.view import OperatorView, View
 from curator.parties.enrolment import curators_of, parse_token
@@ -61,6 +63,7 @@ async def console_parts(
     authenticator: Authenticator,
     clock: Clock,
     version: str,
+    transports: Mapping[str, Transport] | None,
 ) -> tuple[object, ...]:
     """The parts that pages use, once the service has started."""
     about = About("curator", "", await _name(database), version)
@@ -72,12 +75,13 @@ async def console_parts(
         people=PEOPLE,
         idle_s=settings.console_idle_s,
     )
-    pages = Pages(about, "curator.console", _ENTRIES, https=settings.https)
+    pages = Pages(about, "curator.console", _ENTRIES, settings)
     asyncio.get_running_loop().run_in_executor(None, pages.compile)
     return (
         pages,
         sessions,
         Failures(clock),
+        *provider_of(settings, clock, transports),
     )
 
 
@@ -92,11 +96,13 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI) -> None:
+def add_console(app: FastAPI, settings: CuratorSettings) -> None:
     """Add the pages to the app."""
     router = console_router()
     add_static(router)
     add_sign_in(router)
+    if settings.oidc_issuer is not None:
+        add_single_sign_on(router, settings.oidc_session_s)
     add_tokens_pages(app, router, Offered(_MADE, _OF_ONE))
     app.include_router(router)
     for page in (policy.router, readings.router, contributions_page.router, parties_router):

@@ -102,7 +102,7 @@ async def _values(view: View, span: str, end: datetime | None) -> dict[str, Any]
             for register in found[:MOST]
         ]
     return {
-        "address": str(view.request.base_url).rstrip("/"),
+        "address": view.pages.address(view.request),
         "span": chosen,
         "spans": tuple(SPANS),
         "until": None if end is None else format_instant(until),

@@ -237,7 +237,7 @@ class Peers:
                 return None
             etag = etag or response.headers.get("ETag")
             documents += response.json()[name]
-            path = response.next_page
+            path = response.next_page(url)
             headers.pop("If-None-Match", None)
         return Listing(documents, etag)
 

@@ -188,9 +188,12 @@ def primitive(
             yield step
 
 
-def following(answer: httpx.Response) -> str | None:
-    """The address of the next page in an answer's `Link`."""
-    return answer.links.get("next", {}).get("url")
+def following(answer: httpx.Response, path: str) -> str | None:
+    """The path of the next page in the `Link` of an answer to a request for `path`, without the
+    prefix under which a proxy may serve the API."""
+    link: str | None = answer.links.get("next", {}).get("url")
+    prefix = answer.request.url.path.removesuffix(path.partition("?")[0])
+    return None if link is None else link.removeprefix(prefix)
 
 
 def pages_of(
@@ -201,10 +204,11 @@ def pages_of(
     while True:
         for item in answer.json()[name]:
             yield Item(read(kind, item))
-        following_page = following(answer)
+        following_page = following(answer, path)
         if following_page is None:
             return
-        answer = yield get(following_page)
+        path = following_page
+        answer = yield get(path)
 
 
 def get(path: str, params: Mapping[str, Any] | None = None) -> Request:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.services.deployment import Deployment, Running, free_ports
+from cli.services.deployment import SETTINGS, Deployment, Running, free_ports, settings_of
 from cli.services.up import addresses, alone_in, plan
 
 
@@ -103,3 +103,51 @@ def test_the_time_of_threads_that_ended_counts(tmp_path: Path) -> None:
         found = running.cpu_s(service)
         process.stdin.close()
     assert 0.3 <= own <= found < own + 0.5
+
+
+def test_a_service_has_the_settings_of_its_file_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACIT_NOTIFY_FROM", "shell@example.org")
+    deployment = Deployment.plan(tmp_path, 1)
+    coordinator = deployment.coordinator
+    assert settings_of(coordinator) == {}
+    path = Path(coordinator.directory) / SETTINGS
+    path.parent.mkdir()
+    path.write_text(
+        '# to the night\n\nTACIT_NOTIFY_TO=["night@example.org"]\n'
+        "TACIT_NOTIFY_SMTP_URL_FILE = '/run/secrets/smtp=1'\n"
+    )
+    found = Running(deployment, {})._how(coordinator)["environment"]
+    assert found["TACIT_NOTIFY_TO"] == '["night@example.org"]'
+    assert found["TACIT_NOTIFY_SMTP_URL_FILE"] == "/run/secrets/smtp=1"
+    assert "TACIT_NOTIFY_FROM" not in found
+    for line in (
+        "TACIT_NOTIFY_WEBHOK_URL=https://secret.test",  # a typing error would do nothing
+        "TACIT_NOTIFY_FROM_FILE=/secret",  # not a secret: nothing would read it
+        "TACIT_DATA_DIR=/secret",
+        "PATH=/secret",
+        "secret",
+    ):
+        path.write_text(f"\n{line}\n")
+        with pytest.raises(ValueError, match="line 2: ") as refused:
+            settings_of(coordinator)
+        assert "secret" not in str(refused.value).replace(str(path), "")
+    path.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="cannot be read"):
+        settings_of(coordinator)
+
+
+@pytest.mark.slow
+def test_what_a_service_refuses_in_its_file_ends_the_start_with_its_reason(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "coordinator").mkdir(parents=True)
+    line = [sys.executable, "-m", "cli.main", "up", "--home", str(home)]
+    for wrong, said in (
+        ("TACIT_NOTIFY_WEBHOOK_URL=http://elsewhere.test", "notify_webhook_url begins with https"),
+        ("TACIT_NONSENSE=1", "line 1: not a setting that `tacit up` leaves open"),
+    ):
+        (home / "coordinator" / SETTINGS).write_text(wrong)
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 2, done.stderr
+        assert said in " ".join(done.stderr.split())

@@ -197,7 +197,7 @@ checker=$!
 step "starts the default services: make compose-up"
 # The environment is this checkout's, and ready: make would install the copy in it.
 compose_up() {
-  make -C "$project" --no-print-directory --assume-old="${bin%/bin}/.ready" compose-up VENV="${bin%/bin}" \
+  make -C "$project" --no-print-directory --assume-old="${bin%/bin}/.ready" --assume-old="${bin%/bin}/.services" compose-up VENV="${bin%/bin}" \
     COMPOSE="$bin/podman-compose --in-pod false" >"$work/compose.log" 2>&1
 }
 compose_up || fail "make compose-up"

@@ -32,12 +32,19 @@ def test_a_service_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["backup", "deploy", "keys", "two-operators", "upgrade"])
+@pytest.mark.parametrize("name", ["backup", "deploy", "keys", "upgrade"])
 def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1")
     ports = zip(names, free_ports(len(names)), strict=True)
     around = {f"{each}_PORT": str(port) for each, port in ports} | {"COLUMNS": "110"}
     walk(DOCS / "how-to" / f"{name}.md", tmp_path, around)
+
+
+@pytest.mark.slow
+def test_two_operators_on_one_machine(tmp_path: Path) -> None:
+    centre, north = (f"http://127.0.0.1:{port}" for port in free_ports(2))
+    around = {"CENTRE": centre, "NORTH": north, "COLUMNS": "110"}
+    walk(DOCS / "how-to" / "two-operators.md", tmp_path, around)
 
 
 FAST = ("python-client", "load-profiles")

@@ -162,11 +162,17 @@ class Shell:
 
 
 def walk(
-    page: Path, directory: Path, variables: dict[str, str], timeout_s: float = PATIENCE_S
+    page: Path,
+    directory: Path,
+    variables: dict[str, str],
+    timeout_s: float = PATIENCE_S,
+    first: Path | None = None,
 ) -> None:
-    """Run a page in a directory; AssertionError names the line that is not true any more."""
+    """Run a page in a directory, with the commands of a folder before all others; AssertionError
+    names the line that is not true any more."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
-    tools = str(Path(sys.executable).parent)
+    own = Path(sys.executable).parent
+    tools = str(own) if first is None else f"{first}:{own}"
     environment = kept | {"PATH": f"{tools}:{kept['PATH']}", "PYTHONUTF8": "1"} | variables
     main = Shell(directory, environment)
     terminals: list[Shell] = []

@@ -18,7 +18,6 @@ from cli.services.config import prepare
 from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from tests.e2e.world import FAST, World
 
-CENTRE, NORTH = "10.213.97.1", "10.213.97.2"
 _NEW_NETWORK = 0x40000000
 
 
@@ -31,9 +30,10 @@ def missing() -> str | None:
 
 
 class Link:
-    """The link between this host and the namespace."""
+    """The link between this host and the namespace, in a network of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: int = 97) -> None:
+        self.centre, self.north = f"10.213.{network}.1", f"10.213.{network}.2"
         self.namespace = f"tacit-{os.getpid()}"
         self._here, self._there = f"tc{os.getpid()}", f"tn{os.getpid()}"
 
@@ -41,9 +41,9 @@ class Link:
         run("ip", "netns", "add", self.namespace)
         peer = ("type", "veth", "peer", "name", self._there, "netns", self.namespace)
         run("ip", "link", "add", self._here, *peer)
-        run("ip", "addr", "add", f"{CENTRE}/24", "dev", self._here)
+        run("ip", "addr", "add", f"{self.centre}/24", "dev", self._here)
         run("ip", "link", "set", self._here, "up")
-        self._inside("ip", "addr", "add", f"{NORTH}/24", "dev", self._there)
+        self._inside("ip", "addr", "add", f"{self.north}/24", "dev", self._there)
         self._inside("ip", "link", "set", self._there, "up")
         self._inside("ip", "link", "set", "lo", "up")
 
@@ -102,12 +102,12 @@ def run(*command: str) -> None:
 async def two_hosts(directory: Path) -> AsyncIterator[tuple[World, Link]]:
     """Three aggregators, the last of them alone on the other host; all callers need TLS, for which
     `TACIT_TLS_AUTHORITY` must name `directory`/tls/authority.pem in this process."""
-    prepare(directory / "tls", [["centre", CENTRE], ["north", NORTH]], 30)
     plan, link = Deployment.plan(directory, 3), Link()
+    prepare(directory / "tls", [["centre", link.centre], ["north", link.north]], 30)
     distant = plan.aggregators[-1].id
 
     def placed(service: ServiceAddress) -> ServiceAddress:
-        host = NORTH if service.id == distant else CENTRE
+        host = link.north if service.id == distant else link.centre
         return replace(service, url=f"https://{host}:{service.url.rpartition(':')[2]}")
 
     real = Deployment(
@@ -120,7 +120,7 @@ async def two_hosts(directory: Path) -> AsyncIterator[tuple[World, Link]]:
     coordinator = {"TACIT_AGGREGATOR_TIMEOUT_S": "3", "TACIT_PATIENCE_S": "8"}
     running = Running(real, {**FAST, "coordinator": {**FAST["coordinator"], **coordinator}})
     for service in real.services:
-        name, host = ("north", NORTH) if service.id == distant else ("centre", CENTRE)
+        name, host = ("north", link.north) if service.id == distant else ("centre", link.centre)
         running.more[service.id] = {
             "TACIT_HOST": host,
             "TACIT_TLS_CERTIFICATE": str(directory / "tls" / f"{name}.pem"),

@@ -226,6 +226,14 @@ class Sessions:
             raise NotAccepted
         return await self._begin(token_hash)
 
+    async def begin_of_person(
+        self, label: str, role: Scope | None, lifetime: timedelta
+    ) -> str | None:
+        """A new session of a person whom another service identified, with a role for `lifetime`;
+        None, and the end of the person's other sessions, without a role here."""
+        token_hash = await self._authenticator.stand_for(label, role, lifetime)
+        return None if token_hash is None else await self._begin(token_hash)
+
     async def offer_code(self, token_hash: str, valid_s: int = CODE_S) -> str:
         """A code that begins one session of this token within `valid_s` seconds."""
         code, codes = secrets.token_urlsafe(32), self._tables.codes

@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from common.bodies import refuse_unstorable_fields
 from common.principals import Scope
+from common.runtime.settings import ConsoleSettings
 from common.runtime.tasks import Notice
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import (
@@ -59,6 +61,7 @@ _STATIC: Final = {
     name: resources.files(__package__).joinpath("static", name).read_bytes() for name in _MEDIA
 }
 STATIC_HASH: Final = hashlib.sha256(b"".join(_STATIC.values())).hexdigest()[:12]
+_ADDRESS: Final = re.compile(rf'(?<= )(href|src|(?:form)?action|data-[a-z]+)="{PREFIX}')
 _NEVER_CHANGES: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -112,9 +115,10 @@ class Pages:
     """Renders the pages of one service. `package` has its templates."""
 
     def __init__(
-        self, about: About, package: str, entries: Sequence[Entry], *, https: bool
+        self, about: About, package: str, entries: Sequence[Entry], settings: ConsoleSettings
     ) -> None:
-        self.about, self.https = about, https
+        self.about, self.https = about, settings.https
+        self.root, self._public_url = settings.path_prefix, settings.public_url
         self.cookie = f"tacit_{about.service}_{about.fingerprint[:8]}"
         self._entries = entries
         self._compiled = _Compiled(str(COMPILED))
@@ -127,7 +131,12 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.globals.update(
-            about=about, words=formatting, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
+            about=about,
+            words=formatting,
+            charts=charts,
+            root=self.root,
+            single_sign_on=settings.oidc_issuer is not None,
+            static=f"{PREFIX}/static/{STATIC_HASH}",
         )
         self._templates.filters.update(utc=_utc)
 
@@ -141,6 +150,10 @@ class Pages:
             if bucket.code is None:
                 bucket.code = self._templates.compile(source, name, file)
                 self._compiled.set_bucket(bucket)
+
+    def address(self, request: Request) -> str:
+        """The address of this service, as a command on a page has it."""
+        return (self._public_url or str(request.base_url)).rstrip("/")
 
     def show(
         self,
@@ -163,6 +176,8 @@ class Pages:
             now=datetime.now(UTC),
             **values,
         )
+        if self.root:  # values are escaped: only attributes of our own have this quotation mark
+            text = _ADDRESS.sub(rf'\1="{self.root}{PREFIX}', text)
         return HTMLResponse(text, status, headers=dict(HEADERS))
 
     async def live(
@@ -213,7 +228,7 @@ class ConsoleRoute(APIRoute):
                 return await inner(request)
             except NotSignedIn:
                 wanted = request.url.path if request.method == "GET" else PREFIX
-                return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303, headers=dict(HEADERS))
+                return see(f"{LOGIN}?next={quote(wanted)}")
             except (RequestValidationError, ValidationError) as invalid:
                 error: DomainError = invalid_request(invalid)
             except DomainError as domain:
@@ -228,7 +243,7 @@ def add_front_door(app: FastAPI) -> None:
     """Lead who opens a service's address in a browser to its console."""
 
     async def lead(_: Request) -> Response:
-        return RedirectResponse(PREFIX, 303, headers=dict(HEADERS))
+        return see(PREFIX)
 
     app.add_route("/", lead, include_in_schema=False)
 
@@ -303,6 +318,13 @@ def _flat(record: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, An
         else:
             formula = isinstance(value, str) and value.startswith(_FORMULA)
             yield f"{within}{name}", f"'{value}" if formula else value
+
+
+def own_path(wanted: str | None) -> str:
+    """The page that was asked for, if it is one of ours, else the first one."""
+    if wanted is None or not wanted.startswith(f"{PREFIX}/") or "\\" in wanted or ".." in wanted:
+        return PREFIX
+    return wanted if wanted.isprintable() and len(wanted) <= 512 else PREFIX
 
 
 def see(path: str) -> Response:

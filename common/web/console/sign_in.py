@@ -26,9 +26,11 @@ from common.web.console.browser_sessions import (
 from common.web.console.pages import (
     LOGIN,
     PREFIX,
+    Pages,
     PagesPart,
     current_visitor,
     own_form,
+    own_path,
     see,
 )
 from common.web.dependencies import part
@@ -47,7 +49,7 @@ def add_sign_in(router: APIRouter) -> None:
 
     @router.get("/login")
     async def page(request: Request, pages: PagesPart, visitor: MaybeVisitor) -> Response:
-        wanted = _own_path(request.query_params.get("next"))
+        wanted = own_path(request.query_params.get("next"))
         return pages.show(request, "login.html", visitor, wanted=wanted, error=None)
 
     @router.post("/login")
@@ -58,7 +60,7 @@ def add_sign_in(router: APIRouter) -> None:
         address = request.client.host if request.client is not None else ""
         async with request.form() as form:
             fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        wanted = _own_path(fields.get("next"))
+        wanted = own_path(fields.get("next"))
         try:
             failures.check(address)
             session = await _begin(sessions, fields)
@@ -66,9 +68,7 @@ def add_sign_in(router: APIRouter) -> None:
             failures.add(address)
             return pages.show(request, "login.html", None, status=401, wanted=wanted, error=error)
         answer = see(wanted)
-        answer.set_cookie(
-            pages.cookie, session, path=PREFIX, httponly=True, samesite="strict", secure=pages.https
-        )
+        set_session(answer, pages, session)
         return answer
 
     @router.post("/logout")
@@ -79,8 +79,20 @@ def add_sign_in(router: APIRouter) -> None:
         if visitor is not None:
             await own_form(request, visitor)
             await sessions.end(visitor.session)
-        answer.delete_cookie(pages.cookie, path=PREFIX)
+        answer.delete_cookie(pages.cookie, path=pages.root + PREFIX)
         return answer
+
+
+def set_session(answer: Response, pages: Pages, session: str) -> None:
+    """Give a browser its session."""
+    answer.set_cookie(
+        pages.cookie,
+        session,
+        path=pages.root + PREFIX,
+        httponly=True,
+        samesite="strict",
+        secure=pages.https,
+    )
 
 
 def add_codes(app: FastAPI, *scopes: Scope) -> None:
@@ -108,10 +120,3 @@ async def _begin(sessions: Sessions, fields: dict[str, str]) -> str:
     if code and len(code) <= _MOST_CHARACTERS:
         return await sessions.begin_by_code(code)
     return await sessions.begin(token)
-
-
-def _own_path(wanted: str | None) -> str:
-    """The page that was asked for, if it is one of ours, else the first one."""
-    if wanted is None or not wanted.startswith(f"{PREFIX}/") or "\\" in wanted or ".." in wanted:
-        return PREFIX
-    return wanted if wanted.isprintable() else PREFIX
