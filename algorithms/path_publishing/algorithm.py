@@ -142,8 +142,10 @@ def _complement(dataset: NetworkPath, params: Parameters, context: Context) -> O
         )
         published = replace(published, direction=direction)
     layout = layout_of(published) if params.layout else None
-    found = complement_evaluation(dataset, published) if params.evaluate else None
-    return replace(_outcome(published, params, "sound", context, layout), evaluation=found)
+    evaluation_made = complement_evaluation(dataset, published) if params.evaluate else None
+    return replace(
+        _outcome(published, params, "sound", context, layout), evaluation=evaluation_made
+    )
 
 
 def _randomized(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
@@ -154,10 +156,10 @@ def _randomized(dataset: NetworkPath, params: Parameters, context: Context) -> O
             _first_is_smaller(dataset), params.epsilon_dir, context.noise("direction")
         )
         published = replace(published, direction=direction)
-    found = None
+    evaluation_made = None
     if params.evaluate:
-        found = randomized_evaluation(dataset, published, params.epsilon, context)
-    return replace(_outcome(published, params, "sound", context), evaluation=found)
+        evaluation_made = randomized_evaluation(dataset, published, params.epsilon, context)
+    return replace(_outcome(published, params, "sound", context), evaluation=evaluation_made)
 
 
 def _sealed(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
@@ -238,19 +240,23 @@ def pictures(
     if not can_draw():
         return ()
     plots = []
-    for each in (published, layout):
+    for content in (published, layout):
         beat()
-        match each:
-            case LevelledGraph() if len(each.nodes) <= _MOST_NODES:
-                plots.append(picture("path-publishing", "levels", partial(_levels, each), _INCHES))
-            case ComplementEdges() if len(each.vertices) <= _MOST_MATRIX:
-                plots.append(picture("path-publishing", "edges", partial(_edges, each), _INCHES))
+        match content:
+            case LevelledGraph() if len(content.nodes) <= _MOST_NODES:
+                plots.append(
+                    picture("path-publishing", "levels", partial(_levels, content), _INCHES)
+                )
+            case ComplementEdges() if len(content.vertices) <= _MOST_MATRIX:
+                plots.append(picture("path-publishing", "edges", partial(_edges, content), _INCHES))
             case ComplementEdges():
                 plots.append(
-                    picture("path-publishing", "degrees", partial(_degrees, each), _INCHES)
+                    picture("path-publishing", "degrees", partial(_degrees, content), _INCHES)
                 )
             case RandomizedLabels():
-                plots.append(picture("path-publishing", "labels", partial(_labels, each), _INCHES))
+                plots.append(
+                    picture("path-publishing", "labels", partial(_labels, content), _INCHES)
+                )
             case _:
                 pass
     return tuple(plots)
@@ -338,8 +344,8 @@ def _matrix(axes: Axes, shown: Any, vertices: tuple[Any, ...]) -> None:
 def _degrees(published: ComplementEdges, axes: Axes) -> None:
     axes.set_title("Published edges: degrees")
     counts = np.bincount(np.bincount(published.edges.ravel(), minlength=len(published.vertices)))
-    kept = np.flatnonzero(counts)
-    axes.plot(kept, counts[kept], ".", color=_BLUE)
+    present = np.flatnonzero(counts)
+    axes.plot(present, counts[present], ".", color=_BLUE)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_yscale("log")
     axes.set_xlabel("published edges at a vertex")

@@ -205,12 +205,12 @@ class MeterImport(FileImport):
             await self._intake.count_rejected(self._rejected, self.progress.rejected)
 
     async def _take(self) -> None:
-        found, faults = self._reader.found.take()
+        series_read, faults = self._reader.found.take()
         self.progress.lines = self._reader.found.lines
         for line, element, reason, count in faults:
             self.progress.error(line, None, reason, count, element=element)
         owned = []
-        for series, rows in found.items():
+        for series, rows in series_read.items():
             owner = self._owner(series, rows)
             if owner is not None:
                 owned.append((series, rows, owner[0], series.device or owner[1]))
