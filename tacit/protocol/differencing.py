@@ -188,15 +188,15 @@ class _Family:
             return self._refused("its curators differ from those of round {}", (row,))
         most = int(self.minima.max())
         # |A \ B| = (|A xor B| + |A| - |B|) / 2
-        for whole in np.flatnonzero((apart + sizes[0] - sizes) // 2 < most):
-            if whole == 0:
+        for union in np.flatnonzero((apart + sizes[0] - sizes) // 2 < most):
+            if union == 0:
                 beyond = (apart + sizes - sizes[0]) // 2
             else:
-                beyond = _counts(self.rows & ~self.rows[whole])
-            parts = [int(row) for row in np.flatnonzero(beyond < most) if row != whole]
-            found = self._wholly(int(whole), parts) if parts else None
-            if found is not None:
-                return found
+                beyond = _counts(self.rows & ~self.rows[union])
+            parts = [int(row) for row in np.flatnonzero(beyond < most) if row != union]
+            sentence = self._wholly(int(union), parts) if parts else None
+            if sentence is not None:
+                return sentence
         return None
 
     def _wholly(self, whole: int, parts: Sequence[int]) -> Refusal | None:
@@ -320,5 +320,5 @@ def _count(words: Words) -> int:
 
 def _counts(rows: Words) -> Ints:
     """How many bits each row has."""
-    found: Ints = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
-    return found
+    counted: Ints = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
+    return counted

@@ -184,8 +184,8 @@ class ConsoleRoute(APIRoute):
             try:
                 return await inner(request)
             except NotSignedIn:
-                wanted = request.url.path if request.method == "GET" else PREFIX
-                return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303, headers=dict(HEADERS))
+                target = request.url.path if request.method == "GET" else PREFIX
+                return RedirectResponse(f"{LOGIN}?next={quote(target)}", 303, headers=dict(HEADERS))
             except (RequestValidationError, ValidationError) as invalid:
                 error: DomainError = invalid_request(invalid)
             except DomainError as domain:

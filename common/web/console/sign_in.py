@@ -47,8 +47,8 @@ def add_sign_in(router: APIRouter) -> None:
 
     @router.get("/login")
     async def page(request: Request, pages: PagesPart, visitor: MaybeVisitor) -> Response:
-        wanted = _own_path(request.query_params.get("next"))
-        return pages.show(request, "login.html", visitor, wanted=wanted, error=None)
+        target = _own_path(request.query_params.get("next"))
+        return pages.show(request, "login.html", visitor, wanted=target, error=None)
 
     @router.post("/login")
     async def sign_in(
@@ -58,14 +58,14 @@ def add_sign_in(router: APIRouter) -> None:
         address = request.client.host if request.client is not None else ""
         async with request.form() as form:
             fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        wanted = _own_path(fields.get("next"))
+        target = _own_path(fields.get("next"))
         try:
             failures.check(address)
             session = await _begin(sessions, fields)
         except (NotAccepted, ForAMachine) as error:
             failures.add(address)
-            return pages.show(request, "login.html", None, status=401, wanted=wanted, error=error)
-        answer = see(wanted)
+            return pages.show(request, "login.html", None, status=401, wanted=target, error=error)
+        answer = see(target)
         answer.set_cookie(
             pages.cookie, session, path=PREFIX, httponly=True, samesite="strict", secure=pages.https
         )
@@ -98,8 +98,8 @@ def add_codes(app: FastAPI, *scopes: Scope) -> None:
         request: Request, sessions: SessionsPart, valid_s: CodeSeconds = CODE_S
     ) -> dict[str, Any]:
         token = request.headers["authorization"].partition(" ")[2].strip()
-        made = await sessions.offer_code(hash_token(token), valid_s)
-        return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": valid_s}
+        code = await sessions.offer_code(hash_token(token), valid_s)
+        return {"code": code, "path": f"{LOGIN}#{code}", "valid_s": valid_s}
 
 
 async def _begin(sessions: Sessions, fields: dict[str, str]) -> str:
