@@ -64,8 +64,8 @@ _CLEAR: Final = 3
 
 @dataclass(frozen=True)
 class ErrorOfCounts:
-    """Of things with a count of `first` to `last` (None: no end), file less truth: mean, standard
-    deviation, and the range in which 95 of 100 differences lie."""
+    """The differences of released and true counts, for released counts from `first` to `last`
+    (None: no end): mean, standard deviation, and the range of 95 in 100."""
 
     first: int
     last: int | None

@@ -144,7 +144,8 @@ def _verified(
 def _largest(
     asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
 ) -> dict[tuple[str, str], Fraction | int]:
-    """The largest measure of each kind of block of each query, by the words for it and the kind."""
+    """The largest `measure` among the blocks of a kind, for each query: keys are (the words that a
+    report prints, the kind)."""
     largest: dict[tuple[str, str], Fraction | int] = {}
     for place, query in enumerate(asked, start=1):
         for block in query.blocks:

@@ -129,10 +129,10 @@ class MeterReader(Protocol):
     found: Found
 
     def feed(self, data: bytes) -> None:
-        """The next piece, in UTF-8 where the format is text."""
+        """Read the next piece of the file, in UTF-8 where the format is text."""
 
     def end(self) -> None:
-        """The file is at its end."""
+        """Read what is left: the file is at its end."""
 
 
 class LineReader:
@@ -143,7 +143,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """Read the next piece of the file."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > files.MAX_LINE:

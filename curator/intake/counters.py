@@ -126,9 +126,8 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
 async def _known(
     transaction: Transaction, register: int, sent: Mapping[int, Sequence[Sent]]
 ) -> dict[int, list[Total]]:
-    """By device the known readings on which what is booked may depend: the neighbours of those
-    sent, or two hours on both sides where there may be a dip (a reading in one depends on others
-    within one)."""
+    """By device, the stored readings that can change what is booked: the neighbours of those sent,
+    or all within two hours before and after, where the counter may have dipped for an hour."""
     spans = [
         (device, min(each.time for each in items), max(each.time for each in items))
         for device, items in sent.items()

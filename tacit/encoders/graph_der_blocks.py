@@ -43,7 +43,7 @@ class Coarse:
 
     @classmethod
     def of(cls, vertices: int, ranges: int) -> Coarse:
-        """Of this many ranges."""
+        """`vertices` cut into this many ranges of about equal length."""
         return cls(np.arange(ranges + 1) * vertices // ranges)
 
     @property

@@ -199,7 +199,7 @@ class Walk:
 
 
 def follow(walk: Lists | Walk, document: Below) -> Walk:
-    """The walk at the prefixes that the document kept last."""
+    """The walk, advanced to the level of prefixes that `document` kept last."""
     if isinstance(walk, Lists):
         at, ends = walk.starts[:-1], walk.starts[1:]
         walk = _in_tree(Walk(walk, at, ends, np.zeros(walk.count, np.int64), 0))

@@ -227,7 +227,7 @@ class _Family:
         return 0 < rest.size < int(self.minima[list(rest.chosen)].max())
 
     def of_one_job(self, rows: Sequence[int]) -> bool:
-        """Whether all earlier sets among these are exempt."""
+        """Whether each earlier set among `rows` is of the same job, and so not compared."""
         return all(self.mates[row] for row in rows if row)
 
     def _refused(self, words: str, rows: Sequence[int]) -> Refusal:

@@ -85,7 +85,8 @@ class _Programme:
         return cls(values, csr_array(relations), weight, float(largest + least))
 
     def cheapest(self, hidden: Bits, figure: int, change: int) -> Ints:
-        """The cheapest change (n,) of whole numbers with this one at a figure."""
+        """(n,): the cheapest change of the figures, in whole numbers, that moves `figure` by
+        `change` and keeps all relations."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import hstack
 

@@ -97,7 +97,7 @@ def _transform(field: Field, values: Elements, root: int) -> Elements:
 
 
 def _spread(factors: Elements, dimensions: int) -> Elements:
-    """Factors (limbs, n) with axes of length 1 behind them, up to so many dimensions."""
+    """Factors (limbs, n), reshaped to `dimensions` axes by axes of length 1 at the end."""
     shape = (*factors.shape[:2], *(1,) * (dimensions - 2))
     return factors.reshape(shape)
 
