@@ -156,11 +156,11 @@ def with_round(
     records: Records, scale: Fraction, places: Ints, values: Ints, far: Floats
 ) -> Records:
     """A chunk with one more round: (m,) places in the chunk, values, and `unexplained` of them."""
-    seen = np.zeros(records.size, np.bool_)
-    seen[places] = True
+    was_invited = np.zeros(records.size, np.bool_)
+    was_invited[places] = True
     placed = np.zeros(records.size, np.int64)
     placed[places] = values
-    audit = audit_of(records, scale).plus(placed, seen)
+    audit = audit_of(records, scale).plus(placed, was_invited)
     result = records.copy()
     result["rounds"], result["cosines"], result["sines"] = audit.rounds, audit.cosines, audit.sines
     result["far"][places] += far > 0
@@ -270,9 +270,9 @@ async def look(aggregator: Aggregator, alpha: float) -> answers.NoiseAudit:
     and noisy sums."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROUNDS_LOCK)
-        taken = await _numbered(transaction, aggregator, alpha)
+        look_row = await _numbered(transaction, aggregator, alpha)
         families = [await _family(transaction, row) for row in await store.families(transaction)]
-    return await _proposed(aggregator, taken, alpha, families)
+    return await _proposed(aggregator, look_row, alpha, families)
 
 
 async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: float) -> LookRow:
@@ -281,9 +281,9 @@ async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: flo
     if last is not None and (last.alpha, last.screened) == (repr(alpha), screened):
         return last
     number = 1 if last is None else last.number + 1
-    taken = LookRow(number, aggregator.clock.now(), repr(alpha), screened)
-    await store.add_look(transaction, taken)
-    return taken
+    look_row = LookRow(number, aggregator.clock.now(), repr(alpha), screened)
+    await store.add_look(transaction, look_row)
+    return look_row
 
 
 async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
@@ -293,9 +293,9 @@ async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
         some = await store.chunks(transaction, row.key, chunks[start : start + AT_ONCE])
         for chunk, body in sorted(some.items()):
             stored = np.frombuffer(body, RECORD)
-            seen = np.flatnonzero(stored["rounds"])
-            numbers.append(seen + chunk * CHUNK)
-            records.append(stored[seen])
+            seen_places = np.flatnonzero(stored["rounds"])
+            numbers.append(seen_places + chunk * CHUNK)
+            records.append(stored[seen_places])
     return _Family(row, np.concatenate(numbers), np.concatenate(records))
 
 
@@ -340,13 +340,13 @@ async def _proposed(
 def _shown_family(
     family: _Family, first: int, phi: NDArray[np.float64], verdict: Verdict
 ) -> answers.NoiseFamily:
-    seen = family.numbers.size
-    characteristic = float(phi[first]) if seen else None
+    seen_count = family.numbers.size
+    characteristic = float(phi[first]) if seen_count else None
     return answers.NoiseFamily(
         part=family.row.part,
         scale=format_exact(family.row.scale),
         rounds=family.row.rounds,
-        curators=int(seen),
+        curators=int(seen_count),
         characteristic=characteristic,
         rounds_to_tell=None
         if characteristic is None

@@ -40,8 +40,8 @@ class UnknownAlgorithm(NotFound):
 def none_such(name: str) -> str:
     """Message for an unknown name: the most similar algorithm, or all of them."""
     near = get_close_matches(name, NAMES, n=1)
-    known = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-    return f"{UnknownAlgorithm.title}: {known}"
+    suggestion = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+    return f"{UnknownAlgorithm.title}: {suggestion}"
 
 
 @cache
@@ -57,16 +57,16 @@ def find(name: str) -> Algorithm:
 @cache
 def shown(name: str) -> dict[str, Any]:
     """An entry as JSON values; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
-    found = find(name)
+    algorithm = find(name)
     return {
-        "name": found.name,
-        "title": found.title,
-        "source": found.source,
-        "purpose": found.purpose,
-        "dataset_kind": found.dataset_kind,
-        "stances": list(found.stances),
-        "federated": None if found.federated is None else dict(found.federated),
-        "parameters": found.params.model_json_schema(),
-        "result": dict(found.result),
-        "complexity": found.complexity,
+        "name": algorithm.name,
+        "title": algorithm.title,
+        "source": algorithm.source,
+        "purpose": algorithm.purpose,
+        "dataset_kind": algorithm.dataset_kind,
+        "stances": list(algorithm.stances),
+        "federated": None if algorithm.federated is None else dict(algorithm.federated),
+        "parameters": algorithm.params.model_json_schema(),
+        "result": dict(algorithm.result),
+        "complexity": algorithm.complexity,
     }

@@ -315,11 +315,11 @@ def by_rounds(report: PrivacyReport) -> PrivacyReport:
     """The report without statements that apply only to rows stored at the coordinator."""
     mechanism = report.mechanism
     assert not isinstance(mechanism, str)
-    kept = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))
+    still_true = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))
     return report.model_copy(
         update={
             "mechanism": mechanism.model_copy(update={"name": f"{mechanism.name}, by rounds"}),
-            "assumptions": kept,
+            "assumptions": still_true,
             "details": {**report.details, "trust": TRUST},
         }
     )

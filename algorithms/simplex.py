@@ -33,9 +33,11 @@ def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
     excess = running - np.concatenate(([0.0], running))[starts][group] - totals[group]
     lasting = np.bincount(group, falling * place >= excess, totals.size).astype(np.int64)
     level = np.zeros(totals.size)
-    held = np.unique(group)
-    lasting[held] = np.maximum(lasting[held], 1)  # so it is, but for rounding
-    level[held] = excess[starts[held] + lasting[held] - 1] / lasting[held]
+    groups_present = np.unique(group)
+    lasting[groups_present] = np.maximum(lasting[groups_present], 1)  # so it is, but for rounding
+    level[groups_present] = (
+        excess[starts[groups_present] + lasting[groups_present] - 1] / lasting[groups_present]
+    )
     result: Floats = np.maximum(values - level[owner], 0.0)
     result[totals[owner] <= 0] = 0.0
     return result

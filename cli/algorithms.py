@@ -22,7 +22,9 @@ def algorithms(
 ) -> Answer:
     """The algorithms that run as jobs; with a name, its parameters and what its result holds."""
     try:
-        found = [catalogue.shown(each) for each in ([name] if name else catalogue.NAMES)]
+        entries = [
+            catalogue.shown(entry_name) for entry_name in ([name] if name else catalogue.NAMES)
+        ]
     except NotFound as error:
         raise ValueError(f"{name}: {error.detail}; see `tacit algorithms`") from None
     if name is None:
@@ -33,11 +35,11 @@ def algorithms(
                 ",\n".join(item["federated"] or ["no"]),  # narrow: names are wide
                 item["title"],
             ]
-            for item in found
+            for item in entries
         ]
         columns = ["name", "dataset", "federated", "title"]
-        return tabled(found, "Algorithms", columns, rows)
-    return Answer(found[0], lambda: _one(found[0]))
+        return tabled(entries, "Algorithms", columns, rows)
+    return Answer(entries[0], lambda: _one(entries[0]))
 
 
 def _one(item: Json) -> None:
@@ -82,7 +84,9 @@ def _models(path: str, about: Json, schema: Json) -> Iterator[tuple[str, Json]]:
     if names:
         path = f"{path.removesuffix('[]')}[{names[0]}]"
         model = model | {
-            "properties": {key: each for key, each in properties.items() if "const" not in each}
+            "properties": {
+                key: schema for key, schema in properties.items() if "const" not in schema
+            }
         }
     if model:
         yield path, model

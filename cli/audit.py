@@ -120,19 +120,19 @@ def ledger(
     """
     if write is not None and write.exists():
         fail(f"{write} exists already; a checkpoint is a new file")
-    kept = {} if check is None else _checkpoint(check, service)
+    checkpoint = {} if check is None else _checkpoint(check, service)
     with target.curator() if service is Service.CURATOR else target.coordinator() as client:
         look = client.ledger.verify if service is Service.CURATOR else client.budget.verify
-        found = look(**kept)
-    if write is not None and found["verified"]:
+        outcome = look(**checkpoint)
+    if write is not None and outcome["verified"]:
         document = {
             "format": CHECKPOINT,
             "ledger": service.value,
-            "rows": found["rows"],
-            "head": found["head"],
+            "rows": outcome["rows"],
+            "head": outcome["head"],
         }
         write.write_text(json.dumps(document, indent=2) + "\n")
-    return verified(found)
+    return verified(outcome)
 
 
 def _checkpoint(path: Path, service: Service) -> Json:
@@ -151,8 +151,8 @@ def _aggregator(named: str | None, home: Home, token: str | None) -> Client:
     services = Target(home).deployment().aggregators
     chosen = next((item for item in services if named in (None, item.id)), None)
     if chosen is None:
-        known = ", ".join(item.id for item in services)
-        fail(f"no aggregator {named} in {home}: one of {known}, or a URL with --token")
+        names = ", ".join(item.id for item in services)
+        fail(f"no aggregator {named} in {home}: one of {names}, or a URL with --token")
     return chosen.client()
 
 

@@ -301,8 +301,8 @@ def verify(
     ] = None,
 ) -> Answer:
     """Check every row of the ledger; prints the first bad one, with exit code 1."""
-    kept = {} if transcript is None else _kept_head(transcript)
-    return verified(client.budget.verify(**kept))
+    kept_head = {} if transcript is None else _kept_head(transcript)
+    return verified(client.budget.verify(**kept_head))
 
 
 def _kept_head(path: Path) -> Json:
@@ -328,15 +328,17 @@ def limits(
 ) -> Answer:
     """Show the budget limits, or set new ones."""
     if source is not None:
-        wanted = read_table(source).get("limits", [])
-        response: api.Answer = client.budget.set_limits(wanted, curator=curator_id)
+        wanted_limits = read_table(source).get("limits", [])
+        response: api.Answer = client.budget.set_limits(wanted_limits, curator=curator_id)
     if curator_id is not None:
         response = client.budget.curator(curator_id)
     elif source is None:
         response = client.budget.limits()
 
-    own = curator_id is not None
-    shown = (response["deployment_limits"], response["limits"]) if own else (response["limits"],)
+    of_curator = curator_id is not None
+    shown = (
+        (response["deployment_limits"], response["limits"]) if of_curator else (response["limits"],)
+    )
     return Answer(response, lambda: _print_limits(*shown))
 
 
@@ -501,6 +503,6 @@ def _lasts(item: Json) -> str:
         return f"used up at {item['exhausted']}, and no pace of these rounds would make it last"
     ways = [] if advice["every"] is None else [f"only every {advice['every']}th round"]
     share = f"at most {advice['share']} of each round's price"
-    own = next((name for name in ("epsilon", "rho") if advice[name] is not None), None)
-    ways.append(share if own is None else f"{own} at most {advice[own]} a round")
+    currency = next((name for name in ("epsilon", "rho") if advice[name] is not None), None)
+    ways.append(share if currency is None else f"{currency} at most {advice[currency]} a round")
     return f"used up at {item['exhausted']}; to last: {', or '.join(ways)}"

@@ -197,8 +197,8 @@ def plain_errors() -> Iterator[None]:
     except ValidationError as error:
         fail(first_of(error))
     except OSError as error:
-        what = (error.strerror or str(error) or type(error).__name__).lower()
-        fail(f"{error.filename}: {what}" if error.filename else what)
+        reason = (error.strerror or str(error) or type(error).__name__).lower()
+        fail(f"{error.filename}: {reason}" if error.filename else reason)
     except (ValueError, RuntimeError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 

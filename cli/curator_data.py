@@ -73,9 +73,9 @@ def import_readings(
 
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
     options["encoding"] = encoded
-    given = {} if columns is None else column_map(columns)
-    given |= {name: value for name, value in options.items() if value is not None}
-    file = MeterFile(source, start, step_s, unit, register, given)
+    parameters = {} if columns is None else column_map(columns)
+    parameters |= {name: value for name, value in options.items() if value is not None}
+    file = MeterFile(source, start, step_s, unit, register, parameters)
     try:
         if dry:
             return _dry(file.dry_run(days=days))
@@ -173,10 +173,11 @@ _MARKS: Final = {"complete": "#", "partial": "-", "missing": ".", "open": " "}
 
 def _calendars(client: Client, curator: str, timezone: str | None) -> Answer:
     first = client.readings.calendar(curator, timezone=timezone)
-    others = first["registers"][1:]
+    other_registers = first["registers"][1:]
     calendars = [first] * bool(first["registers"])
     calendars += [
-        client.readings.calendar(curator, register=name, timezone=timezone) for name in others
+        client.readings.calendar(curator, register=name, timezone=timezone)
+        for name in other_registers
     ]
 
     def human() -> None:

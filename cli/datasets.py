@@ -75,14 +75,14 @@ def add(
         "budget": None if epsilon is None else {"epsilon": epsilon, "delta": delta},
     }
     parts = parts_of(file, sensitive)
-    made = client.datasets.add(
+    dataset = client.datasets.add(
         name or file.name,
         kind,
         format_name or format_of(file, kind),
         content=parts,
         **{key: value for key, value in fields.items() if value is not None},
     )
-    return Answer(made, lambda: typer.echo(made["id"]))
+    return Answer(dataset, lambda: typer.echo(dataset["id"]))
 
 
 @app.command("list")
@@ -181,7 +181,7 @@ def sample(
     params = out / params_file(algorithm)
     params.write_text(json.dumps(job.params, indent=1) + "\n", "utf-8")
     command = job.command(algorithm, out)
-    found = {"samples": written, "params": str(params), "command": command}
+    written_files = {"samples": written, "params": str(params), "command": command}
 
     def human() -> None:
         rows = [[item["path"], item["kind"], item["description"]] for item in written]
@@ -189,7 +189,7 @@ def sample(
         console.print(TextTable("Samples", ["file", "kind", "what it is"], rows))
         typer.echo(f"To run it: {command}")
 
-    return Answer(found, human)
+    return Answer(written_files, human)
 
 
 def format_of(file: Path, kind: str) -> str:
@@ -225,8 +225,8 @@ def declared_universe(client: Client, text: str) -> Any:
     if not isinstance(items, list) or len(items) <= INLINE_UNIVERSE:
         return items
     content = "".join(f"{item}\n" for item in items).encode()
-    made = client.datasets.add("universe", "universe", "text", content={"file": content})
-    return {"dataset": made["id"]}
+    dataset = client.datasets.add("universe", "universe", "text", content={"file": content})
+    return {"dataset": dataset["id"]}
 
 
 def universe_of(text: str) -> Any:

@@ -33,14 +33,14 @@ def revoke(name: str | None, secret: bytes, chain_from: str, out: Path) -> Answe
     ended = revoked_for(deployment, chain, HybridIdentity(secret), now)
     out.write_text(ended.model_dump_json(by_alias=True, exclude_none=True) + "\n", "utf-8")
     document = ended.documents[-1].statement
-    said = {
+    answer_made = {
         "role": document.role,
         "name": document.name,
         "fingerprint": document.fingerprint.hex(),
         "effective": format_instant(now),
         "file": str(out),
     }
-    return Answer(said, lambda: typer.echo(_revoked(said)))
+    return Answer(answer_made, lambda: typer.echo(_revoked(answer_made)))
 
 
 @at_target
@@ -59,7 +59,7 @@ def show(
         chain = IdentityChain.model_validate_json(file.read_bytes())
     except ValueError:
         raise ValueError(f"{file}: is not a chain of identities") from None
-    taken, untold = [], []
+    shown_to, untold = [], []
     for url, client in _services(target, chain.documents[0].statement):
         with client:
             try:
@@ -69,11 +69,11 @@ def show(
             except httpx.HTTPError:
                 untold.append((url, "no answer"))
             else:
-                taken.append(url)
-    if untold and not taken:
+                shown_to.append(url)
+    if untold and not shown_to:
         fail("; ".join(f"{url}: {why}" for url, why in untold))
-    found = {"shown": taken, "untold": [{"url": url, "why": why} for url, why in untold]}
-    return Answer(found, lambda: typer.echo(_shown(found)))
+    answer_made = {"shown": shown_to, "untold": [{"url": url, "why": why} for url, why in untold]}
+    return Answer(answer_made, lambda: typer.echo(_shown(answer_made)))
 
 
 def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
@@ -114,10 +114,14 @@ def _services(target: Target, gone: IdentityDocument) -> Sequence[tuple[str, Cli
     """The services to send it to: one, or all of a deployment except the lost one."""
     if target.url is not None:
         return [(target.url, Client(target.url, target.token, verify=trusted(target.url)))]
-    found = target.deployment()
-    own = found.coordinator.id if gone.role is Role.COORDINATOR else gone.name
-    services = (found.coordinator, *found.aggregators, found.curator)
-    return [(service.url, service.client()) for service in services if service.id != own]
+    deployment_found = target.deployment()
+    own_name = deployment_found.coordinator.id if gone.role is Role.COORDINATOR else gone.name
+    services = (
+        deployment_found.coordinator,
+        *deployment_found.aggregators,
+        deployment_found.curator,
+    )
+    return [(service.url, service.client()) for service in services if service.id != own_name]
 
 
 def _chain(shown: Any) -> IdentityChain:
@@ -145,5 +149,7 @@ def _revoked(said: dict[str, Any]) -> str:
 
 def _shown(response: dict[str, Any]) -> str:
     lines = [f"{url} refuses the service from now on" for url in response["shown"]]
-    lines += [f"{each['url']} does not know of it: {each['why']}" for each in response["untold"]]
+    lines += [
+        f"{failure['url']} does not know of it: {failure['why']}" for failure in response["untold"]
+    ]
     return "\n".join(lines)

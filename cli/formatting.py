@@ -76,7 +76,7 @@ def _table_lines(found: api.Answer) -> list[str]:
     from tacit.query.tables import TableColumn
     from tacit.report.tables import cell_figures, grid, text_lines
 
-    columns = [TableColumn.model_validate_json(json.dumps(each)) for each in found["columns"]]
+    columns = [TableColumn.model_validate_json(json.dumps(column)) for column in found["columns"]]
     figures = cell_figures(columns, found["result"]["table"], found["report"].get("error"))
     return text_lines(grid(columns, figures))
 
@@ -174,14 +174,14 @@ def guarantee(line: Json) -> str:
 
 def error_lines(report: Json | api.Answer) -> list[str]:
     """The expected error of each figure of the result, by its noise, and further sentences."""
-    found = report.get("error") or {}
+    forecast = report.get("error") or {}
     return [
         *(
-            f"expected error of {item['part']} with {found['participants']} curators, of noise: "
+            f"expected error of {item['part']} with {forecast['participants']} curators, of noise: "
             f"{short(item['mean_absolute'])}{_unit(item['unit'])} on average{_at_most(item)}"
-            for item in (*found.get("averages", ()), *found.get("parts", ()))
+            for item in (*forecast.get("averages", ()), *forecast.get("parts", ()))
         ),
-        *found.get("sentences", ()),
+        *forecast.get("sentences", ()),
     ]
 
 

@@ -169,8 +169,8 @@ def _print_forecast(forecast: Json) -> None:
             f"a {item['horizon']}",
             str(item["runs"]),
             *(
-                f"{amount(item[who]['epsilon'])}, {amount(item[who]['delta'])}"
-                for who in ("record", "curator")
+                f"{amount(item[unit]['epsilon'])}, {amount(item[unit]['delta'])}"
+                for unit in ("record", "curator")
             ),
         ]
         for item in forecast["horizons"]
@@ -217,15 +217,15 @@ class Upload:
             written = self.format_name or format_of(file, kind)
             return client.datasets.add(file.name, kind, written, content=parts, **fields)
 
-        made = add()
+        dataset = add()
         if self.epsilon is None:
-            with _removed_on_refusal(client, made["id"]):
-                charge = client.jobs.preview({**job, "dataset": made["id"]})["charge"]
-            if charge["reserved"] is not None and made["budget"] is None:
-                client.datasets.delete(made["id"])  # its ledger stays
+            with _removed_on_refusal(client, dataset["id"]):
+                charge = client.jobs.preview({**job, "dataset": dataset["id"]})["charge"]
+            if charge["reserved"] is not None and dataset["budget"] is None:
+                client.datasets.delete(dataset["id"])  # its ledger stays
                 fields["budget"] = charge["reserved"]
-                made = add()
-        return str(made["id"])
+                dataset = add()
+        return str(dataset["id"])
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,12 @@ def rotate_party(
         if not parties or len(parties) != 1:
             raise ValueError("name the one party whose key may be stolen")
         response = client.parties.enrol_again(parties[0], compromised.read_text("ascii").strip())
-        said = f"{parties[0]} has a new identity, and new tokens at every service"
-        return Answer(response, lambda: typer.echo(said))
+        sentence = f"{parties[0]} has a new identity, and new tokens at every service"
+        return Answer(response, lambda: typer.echo(sentence))
     begun = client.parties.rotate(parties or None, overlap_s=overlap_s)["begun"]
     waiting = _parties_waited(client, wait_s)
     if waiting:
-        typer.echo("\n".join(_problem(each) for each in waiting[:10]), err=True)
+        typer.echo("\n".join(_problem(problem) for problem in waiting[:10]), err=True)
         text = f"{len(waiting)} identities wait: the curator service keeps trying to announce them"
         fail(text, ExitCode.NOT_READY)
     return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
@@ -104,8 +104,10 @@ def _parties_waited(client: Client, wait_s: float) -> list[WaitingReplacement]:
 
 
 def _problem(response: api.Answer) -> str:
-    said = ", ".join(f"{name}: {problem}" for name, problem in sorted(response["problems"].items()))
-    return f"{response['party']}: {said or 'not tried yet'}"
+    problems = ", ".join(
+        f"{name}: {problem}" for name, problem in sorted(response["problems"].items())
+    )
+    return f"{response['party']}: {problems or 'not tried yet'}"
 
 
 # The private halves of the next pair are in a sealed file that the service does not have until they
@@ -185,9 +187,9 @@ def rotate_identity(
             compromised=compromised,
             overlap_s=overlap_s,
         )
-    said = {**response, "file": str(following)}
-    left = _LEFT if compromised else ""
-    return Answer(said, lambda: typer.echo(_rotated(response, next, following) + left))
+    answer_made = {**response, "file": str(following)}
+    remainder = _LEFT if compromised else ""
+    return Answer(answer_made, lambda: typer.echo(_rotated(response, next, following) + remainder))
 
 
 @at_target
@@ -227,8 +229,10 @@ def revoke_identity(
         secret = encode_binary(opened_pair(next, opening_holder(key, passphrase_file)))
         response = client.keys.revoke_identity(secret, compromised=compromised)
     untold = "".join(f"\n{name} does not know of it yet" for name in response.get("untold", ()))
-    said = f"document {response['fingerprint']} is revoked since {response['effective']}{untold}"
-    return Answer(response, lambda: typer.echo(said))
+    sentence = (
+        f"document {response['fingerprint']} is revoked since {response['effective']}{untold}"
+    )
+    return Answer(response, lambda: typer.echo(sentence))
 
 
 @at_target
@@ -253,8 +257,8 @@ def confirm(
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
             response = _confirmed_at(client, service, compared)
-    said = f"{service}: {response['fingerprint']} is the key of the identity from now on"
-    return Answer(response, lambda: typer.echo(said))
+    sentence = f"{service}: {response['fingerprint']} is the key of the identity from now on"
+    return Answer(response, lambda: typer.echo(sentence))
 
 
 def _confirmed_at(client: Client, service: str, compared: str) -> dict[str, Any]:
@@ -276,8 +280,8 @@ def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> Hy
     if beside.exists() and file.exists():
         return HybridPublicKey.model_validate_json(beside.read_bytes())
     if file.exists() or beside.exists():
-        found = file if file.exists() else beside
-        raise ValueError(f"{found}: its twin is missing, so this pair was never used: remove it")
+        existing = file if file.exists() else beside
+        raise ValueError(f"{existing}: its twin is missing, so this pair was never used: remove it")
     holder = sealing_holder(recipient, passphrase_file)
     pair, sealed = HybridIdentity.generate(), io.BytesIO()
     sealer = Sealer(sealed, holder)
@@ -343,8 +347,8 @@ def storage(
     response = client.keys.rotate_storage_key(lines[0].rstrip("="))
     response = _waited(client, response, wait_s)
     if response["state"] != "idle":
-        left = f"{response['left']} not sealed again yet"
-        fail(f"{left}: run the same command again to keep waiting", ExitCode.NOT_READY)
+        remainder = f"{response['left']} not sealed again yet"
+        fail(f"{remainder}: run the same command again to keep waiting", ExitCode.NOT_READY)
     return Answer(response, lambda: typer.echo(_done(response)))
 
 
@@ -387,8 +391,8 @@ def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:
     services = target.deployment().aggregators
     chosen = [service for service in services if name in (None, service.id)]
     if not chosen:
-        known = ", ".join(service.id for service in services)
-        raise ValueError(f"there is no aggregator {name}: one of {known}")
+        names = ", ".join(service.id for service in services)
+        raise ValueError(f"there is no aggregator {name}: one of {names}")
     return [(service.id, service.client()) for service in chosen]
 
 
@@ -462,11 +466,11 @@ def dev_ca(
 
     Example: `tacit keys dev-ca coordinator,127.0.0.1 aggregator-1,10.0.0.5`
     """
-    made = config.prepare(out, [service.split(",") for service in services], days)
+    files_made = config.prepare(out, [service.split(",") for service in services], days)
     authority = out / "authority.pem"
     lines = [
         f"TACIT_TLS_AUTHORITY={authority}",
-        *(f"{path} with {path.with_suffix('.key').name}" for path in made),
+        *(f"{path} with {path.with_suffix('.key').name}" for path in files_made),
     ]
-    files = {"authority": str(authority), "certificates": [str(path) for path in made]}
+    files = {"authority": str(authority), "certificates": [str(path) for path in files_made]}
     return Answer(files, lambda: say("\n".join(lines), markup=False))

@@ -35,12 +35,12 @@ class Place:
         """The command itself."""
         sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # its command line: 30 ms
         module, _, attribute = self.name.rpartition(".")
-        found = getattr(import_module(f"cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            command: Any = get_group(found)
+        attribute_found = getattr(import_module(f"cli.{module}"), attribute)
+        if isinstance(attribute_found, typer.Typer):
+            command: Any = get_group(attribute_found)
         else:
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            alone.command()(found)
+            alone.command()(attribute_found)
             command = get_command(alone)
         command.name = name
         return command

@@ -115,18 +115,18 @@ class MeterFile:
         except _DAMAGED:
             reason = "the compressed file is damaged or truncated"
             raise ValueError(f"{self.path.name}: {reason}") from None
-        whole = len(head) < HEAD_BYTES
+        is_whole = len(head) < HEAD_BYTES
         named = self.columns.get("encoding")
-        given = dict(self.columns) | ({} if self.start is None else {"layout": "wide"})
-        text = encoding.Decoder(named).feed(head, last=whole)
-        found = recognise(text, given)
+        parameters_given = dict(self.columns) | ({} if self.start is None else {"layout": "wide"})
+        text = encoding.Decoder(named).feed(head, last=is_whole)
+        recognised_form = recognise(text, parameters_given)
         try:
             text.partition(b"\n")[0].decode()
         except UnicodeDecodeError:
-            if found.form == "csv":
+            if recognised_form.form == "csv":
                 reason = "not UTF-8: give its encoding"
                 raise ValueError(f"{self.path.name}, line 1: {reason}") from None
-        return found
+        return recognised_form
 
     def content(self, days: int | None = None) -> tuple[bytes, dict[str, Any]]:
         """What is sent: the file, or its first days, and the parameters of the import."""
@@ -161,21 +161,23 @@ class MeterFile:
         except Invalid as error:
             if not error.errors:
                 raise
-            found = (f"{each.pointer}: {each.message}" for each in error.errors)
-            raise ValueError("; ".join(each.lstrip(": ") for each in found)) from None
+            messages = (
+                f"{field_error.pointer}: {field_error.message}" for field_error in error.errors
+            )
+            raise ValueError("; ".join(message.lstrip(": ") for message in messages)) from None
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the import: the map's, and of some formats the command's options."""
-        given = {name: _as_text(value) for name, value in self.columns.items()}
+        given_columns = {name: _as_text(value) for name, value in self.columns.items()}
         if self.green_button:
-            return given
+            return given_columns
         form = self.recognised().form
-        found: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         if form in _UNIT_NEEDED:
-            found = {"unit": self.unit, "register": self.register}
+            defaults = {"unit": self.unit, "register": self.register}
         if form == "csv" and self.start is not None:
-            found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
-        return {**found, **given}
+            defaults |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
+        return {**defaults, **given_columns}
 
 
 _UNIT_NEEDED: Final = ("csv", "influx", "home-assistant")

@@ -56,10 +56,10 @@ def token(
     home: Home = DEFAULT_HOME,
 ) -> Answer:
     """Make a one-time join token from a grant of each service. Hand it over out of band."""
-    asked = _request(party, curators, valid_s)
-    deployment, count = Target(home).deployment(), asked.max_curators
-    made = join_token(deployment, party, asked.kind, count, valid_s, replaces=replaces)
-    document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
+    token_request = _request(party, curators, valid_s)
+    deployment, count = Target(home).deployment(), token_request.max_curators
+    join = join_token(deployment, party, token_request.kind, count, valid_s, replaces=replaces)
+    document = {"party": party, "token": join.to_text(), "expires": format_instant(join.expires)}
     return Answer(document, lambda: typer.echo(document["token"]))
 
 
@@ -88,7 +88,7 @@ def invitations(client: Client) -> Answer:
     """List the coordinator's grants that are neither used nor expired."""
     response = client.parties.list_grants()
     columns = ["id", "party", "kind", "max_curators", "expires"]
-    rows = [[str(each[name]) for name in columns] for each in response]
+    rows = [[str(row[name]) for name in columns] for row in response]
     return tabled(response, "Invitations", columns, rows)
 
 
@@ -113,7 +113,7 @@ def list_parties(
     """List the parties enrolled at the coordinator: lone curators and hosts."""
     response = list(islice(client.parties.list(prefix=prefix), limit))
     columns = ["id", "kind", "first", "curators", "enrolled", "left"]
-    rows = [[str(each[name] or "") for name in columns] for each in response]
+    rows = [[str(row[name] or "") for name in columns] for row in response]
     return tabled(response, "Parties", columns, rows)
 
 
@@ -171,8 +171,8 @@ def create_group(
     body: dict[str, Any] = {"name": name, "curators": curators.read_text("utf-8-sig").split()}
     if parent is not None:
         body["parent"] = parent
-    made = client.post("/v1/groups", body)
-    return Answer(made, lambda: typer.echo(f"{made['name']}: {made['curators']} curators"))
+    group = client.post("/v1/groups", body)
+    return Answer(group, lambda: typer.echo(f"{group['name']}: {group['curators']} curators"))
 
 
 @group_app.command("list")
@@ -240,14 +240,14 @@ def create_token(
         fail(f"--subject: a {scope}'s token belongs to one curator: name it")
     where = service or ("curator" if scope in OF_A_CURATOR else "coordinator")
     with target.service(where) as client:
-        made = client.tokens.create(scope, subject=subject, label=label, valid_s=valid_s)
+        token = client.tokens.create(scope, subject=subject, label=label, valid_s=valid_s)
 
     def human() -> None:
-        typer.echo(made["token"])
+        typer.echo(token["token"])
         # not on standard output: TOKEN=$(tacit token create ...)
-        errors.print(f"shown once; its id, to revoke it: {made['id']}", highlight=False)
+        errors.print(f"shown once; its id, to revoke it: {token['id']}", highlight=False)
 
-    return Answer(made, human)
+    return Answer(token, human)
 
 
 @token_app.command("link")
@@ -264,12 +264,12 @@ def make_link(
 ) -> Answer:
     """Make a link that signs the owner of a curator in, once, to see what left and to stop it."""
     label = f"link for the owner, valid for {valid_s} s"
-    made = client.tokens.create("curator", subject=curator, label=label, valid_s=valid_s + DAY_S)
-    with Client(client.url, made["token"], verify=trusted(client.url)) as owner:
+    token = client.tokens.create("curator", subject=curator, label=label, valid_s=valid_s + DAY_S)
+    with Client(client.url, token["token"], verify=trusted(client.url)) as owner:
         code = owner.tokens.sign_in_code(valid_s)
     link = f"{(address or client.url).rstrip('/')}{code['path']}"
-    found = {"address": link, "valid_s": valid_s, "token": made["id"]}
-    return Answer(found, lambda: typer.echo(link))
+    link_made = {"address": link, "valid_s": valid_s, "token": token["id"]}
+    return Answer(link_made, lambda: typer.echo(link))
 
 
 @token_app.command("list")
@@ -313,8 +313,10 @@ def end_tokens(target: Target, service: Service = "coordinator") -> Answer:
     """
     with target.service(service) as client:
         response = client.tokens.end()
-    said = ", ".join(f"{count} {scope}" for scope, count in sorted(response["ended"].items()))
-    return Answer(response, lambda: typer.echo(f"ended: {said or 'none'}"))
+    ended_counts = ", ".join(
+        f"{count} {scope}" for scope, count in sorted(response["ended"].items())
+    )
+    return Answer(response, lambda: typer.echo(f"ended: {ended_counts or 'none'}"))
 
 
 def _whose(item: api.Token) -> str:

@@ -129,8 +129,8 @@ def _value(name: str, text: str) -> object:
     parts = tuple(name.split("."))
     for depth, part in enumerate(parts, 1):
         if model is None or part not in model.model_fields:
-            said = unknown_field(parts[:depth], Policy)
-            raise BadChange(f"{name}: {said}; `tacit policy show` lists them")
+            sentence = unknown_field(parts[:depth], Policy)
+            raise BadChange(f"{name}: {sentence}; `tacit policy show` lists them")
         annotation = model.model_fields[part].annotation
         model = _model(annotation)
     if model is not None:
@@ -235,8 +235,8 @@ def try_policy(
     curator: Curator = None,
 ) -> Answer:
     """Which rounds of the last 30 days would have been answered with these changes."""
-    asked = changed(policy_of(client.policies.get(curator)), changes or [])
-    policy = asked.model_dump(mode="json", exclude_none=True)
+    policy_asked = changed(policy_of(client.policies.get(curator)), changes or [])
+    policy = policy_asked.model_dump(mode="json", exclude_none=True)
     response = client.policies.preview(policy, curator=curator)
 
     def human() -> None:
@@ -286,6 +286,6 @@ def stops(client: Client, curator: Curator = None) -> Answer:
 def _stops(response: api.Answer, curator: str | None) -> Answer:
     whose = "all curators of this process" if curator is None else curator
     by = {"process": response["since"]} if curator is None else response["by"]
-    since = ", ".join(f"{who} since {at}" for who, at in by.items() if at is not None)
-    said = f"{whose}: stopped ({since})" if response["stopped"] else f"{whose}: not stopped"
-    return Answer(response, lambda: typer.echo(said))
+    since = ", ".join(f"{party} since {at}" for party, at in by.items() if at is not None)
+    sentence = f"{whose}: stopped ({since})" if response["stopped"] else f"{whose}: not stopped"
+    return Answer(response, lambda: typer.echo(sentence))

@@ -59,7 +59,7 @@ def recover_path(
     with _plain_words():
         with map_file.open("rb") as file:
             network = read_map(file)
-        found = recover(
+        recovered = recover(
             network,
             published_file.read_bytes(),
             direction=direction,
@@ -67,17 +67,17 @@ def recover_path(
             private_key=None if key is None else private_key(key),
         )
     shown: Json = {
-        "paths": [list(path) for path in found.paths],
-        "direction_confidence": found.direction_confidence,
-        "ties": found.ties,
+        "paths": [list(path) for path in recovered.paths],
+        "direction_confidence": recovered.direction_confidence,
+        "ties": recovered.ties,
     }
 
     def human() -> None:
-        for path in found.paths:
+        for path in recovered.paths:
             typer.echo(" ".join(str(vertex) for vertex in path))
-        typer.echo(f"direction: {_DIRECTION[found.direction_confidence]}", err=True)
-        if found.ties > 1:
-            typer.echo(f"{found.ties} paths are as likely as this one", err=True)
+        typer.echo(f"direction: {_DIRECTION[recovered.direction_confidence]}", err=True)
+        if recovered.ties > 1:
+            typer.echo(f"{recovered.ties} paths are as likely as this one", err=True)
 
     return Answer(shown, human)
 
@@ -115,11 +115,11 @@ def attack_path(
         ):
             raise ValueError("publication and network have different vertices")
         chosen = steps if step is None else [step]
-        rows = [_attacked(network, published, each, search_budget) for each in chosen]
-    found: Json = {"format": form(published), "steps": rows, "summary": _summary(rows)}
+        rows = [_attacked(network, published, step, search_budget) for step in chosen]
+    attack: Json = {"format": form(published), "steps": rows, "summary": _summary(rows)}
     if isinstance(published, LevelledGraph) and not published.canonical:
         sorted_by_level = level_sort(published, network.ids())
-        found["level_sort"] = {
+        attack["level_sort"] = {
             "whole_path": sorted_by_level.whole_path,
             "share_of_path_edges": sorted_by_level.edges_read,
         }
@@ -132,14 +132,14 @@ def attack_path(
         ]
         console.print(TextTable("Who knows all but one step", names, cells))
         say(
-            f"found by the publication: {found['summary']['identified']} of {len(rows)} steps; "
-            f"known beforehand: {found['summary']['known_beforehand']}"
+            f"found by the publication: {attack['summary']['identified']} of {len(rows)} steps; "
+            f"known beforehand: {attack['summary']['known_beforehand']}"
         )
-        if "level_sort" in found:
-            share = found["level_sort"]["share_of_path_edges"]
+        if "level_sort" in attack:
+            share = attack["level_sort"]["share_of_path_edges"]
             say(f"a stranger without the map reads {share:.0%} of the path's edges")
 
-    return Answer(found, human)
+    return Answer(attack, human)
 
 
 def _attacked(network: NetworkPath, published: Published, step: int, search_budget: int) -> Json:
@@ -148,24 +148,24 @@ def _attacked(network: NetworkPath, published: Published, step: int, search_budg
     match published:
         case LevelledGraph() if not published.canonical:
             tried = replay(published, network, step, search_budget)
-            left = len(tried.after_levels)
+            remaining = len(tried.after_levels)
             if before[0].pair not in tried.after_levels:
                 raise ValueError("the publication was not made of this network and search_budget")
-            posterior = 1 / left
+            posterior = 1 / remaining
         case RandomizedLabels():
-            left = len(before)
+            remaining = len(before)
             chances = label_posterior(published, network, step, float(Fraction(published.epsilon)))
             posterior = chances[before[0].pair]
         case LevelledGraph() | ComplementEdges() | SealedPath():
-            left = len(before)  # the bytes do not depend on the edge, or are ciphertext
-            posterior = 1 / left
+            remaining = len(before)  # the bytes do not depend on the edge, or are ciphertext
+            posterior = 1 / remaining
     return {
         "step": step,
         "candidates": len(before),
-        "left": left,
+        "left": remaining,
         "posterior": posterior,
         "known_beforehand": len(before) == 1,
-        "identified": left == 1 < len(before),
+        "identified": remaining == 1 < len(before),
     }
 
 

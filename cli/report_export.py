@@ -60,12 +60,12 @@ def export(
 ) -> Answer:
     """Write a result's privacy report as JSON-LD, or as a draft record for the public registry of
     differential-privacy deployments, whose YAML it is. The address in it is the report's digest."""
-    for option, given, known in (
+    for option, option_value, choices in (
         ("--organisation-type", stated.organisation_type, get_args(OrganisationType)),
         ("--sector", stated.sector, get_args(Sector)),
     ):
-        if given is not None and given not in known:
-            fail(f"{option}: one of {', '.join(known)}")
+        if option_value is not None and option_value not in choices:
+            fail(f"{option}: one of {', '.join(choices)}")
     report, name, published, described = _result(client, subject)
     publication = Publication(
         name=stated.name or name,
@@ -78,8 +78,8 @@ def export(
         author=stated.author or stated.organisation,
         sector=stated.sector,  # type: ignore[arg-type]
     )
-    made = linked_data if form is Form.JSON_LD else registry_record
-    text = json.dumps(made(report, publication), indent=2, ensure_ascii=False)
+    exporter = linked_data if form is Form.JSON_LD else registry_record
+    text = json.dumps(exporter(report, publication), indent=2, ensure_ascii=False)
     if out is None:
         return Answer(json.loads(text), lambda: typer.echo(text))
     out.write_text(f"{text}\n", encoding="utf-8")

@@ -75,8 +75,8 @@ def create(
     and a few milliseconds, needs additive sharing, and helps while every aggregator is honest. A
     declared sum (the default) is moved by a lie by any amount.
     """
-    made = client.queries.create(_asked(source, validity, noise_tail))
-    return Answer(made, lambda: typer.echo(made["id"]))
+    query_made = client.queries.create(_asked(source, validity, noise_tail))
+    return Answer(query_made, lambda: typer.echo(query_made["id"]))
 
 
 @query_app.command("preview")
@@ -98,8 +98,8 @@ def preview(
 ) -> Answer:
     """What a result would reveal, its error, and how far a lie could move it, before anything is
     spent."""
-    asked = _asked(source, validity, noise_tail)
-    response = client.queries.preview(asked, epsilons=epsilon or None, rhos=rho or None)
+    document = _asked(source, validity, noise_tail)
+    response = client.queries.preview(document, epsilons=epsilon or None, rhos=rho or None)
 
     def human() -> None:
         print_report({name: response[name] for name in response.keys() - {"stops"}}, full=full)
@@ -124,11 +124,11 @@ def _guess(stop: Any) -> str:
 
 
 def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> Any:
-    asked = read_json(source)
-    if not isinstance(asked, dict):  # the coordinator refuses it
-        return asked
-    given = {"validity": validity and validity.value, "noise_tail": noise_tail}
-    return {**asked, **{name: value for name, value in given.items() if value is not None}}
+    document = read_json(source)
+    if not isinstance(document, dict):  # the coordinator refuses it
+        return document
+    options = {"validity": validity and validity.value, "noise_tail": noise_tail}
+    return {**document, **{name: value for name, value in options.items() if value is not None}}
 
 
 @query_app.command("list")
@@ -139,8 +139,8 @@ def list_queries(client: Client) -> Answer:
     columns = ["id", "name", "function", "mechanism", "validity"]
     rows = []
     for item in response:
-        told = [item["query"].get(key, "declared") for key in columns[1:]]
-        rows.append([item["id"], *told, str(item["rounds"])])
+        cells = [item["query"].get(key, "declared") for key in columns[1:]]
+        rows.append([item["id"], *cells, str(item["rounds"])])
     return tabled(response, "Queries", [*columns, "rounds"], rows)
 
 
@@ -204,7 +204,7 @@ def list_rounds(
     response = list(
         islice(client.rounds.list(state=state, query_id=query, newest_first=True), limit)
     )
-    lines = [line for each in response for line in _lines(each)] or ["no round"]
+    lines = [line for item in response for line in _lines(item)] or ["no round"]
     return Answer(response, lambda: say("\n".join(lines), markup=False))
 
 

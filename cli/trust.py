@@ -241,28 +241,28 @@ def show(
     ] = None,
 ) -> Answer:
     """Print the line. It is the same for everyone with the same identities."""
-    given = [each for each in (join, file, url) if each is not None]
-    if len(given) != 1:
+    sources = [source for source in (join, file, url) if source is not None]
+    if len(sources) != 1:
         fail("give one of --join, --file and --url")
     if join is not None:
-        found = _of_join(JoinToken.from_text(join.read_text("ascii").strip()))
+        anchors = _of_join(JoinToken.from_text(join.read_text("ascii").strip()))
     elif file is not None:
-        found = _of_trust(read_trust(file))
+        anchors = _of_trust(read_trust(file))
     else:
         assert url is not None
-        found = _of_aggregator(url, token)
-    line = anchors_line(found.deployment, found.coordinator, found.aggregators)
+        anchors = _of_aggregator(url, token)
+    line = anchors_line(anchors.deployment, anchors.coordinator, anchors.aggregators)
     shown: dict[str, Any] = {
-        "deployment": found.deployment,
-        "coordinator": found.coordinator.hex(),
-        "aggregators": {name: pin.hex() for name, pin in sorted(found.aggregators.items())},
+        "deployment": anchors.deployment,
+        "coordinator": anchors.coordinator.hex(),
+        "aggregators": {name: pin.hex() for name, pin in sorted(anchors.aggregators.items())},
         "line": line,
     }
     rows = [["coordinator", shown["coordinator"]], *map(list, shown["aggregators"].items())]
 
     def human() -> None:
         typer.echo(line)
-        console.print(TextTable(f"Deployment {found.deployment}", ["party", "fingerprint"], rows))
+        console.print(TextTable(f"Deployment {anchors.deployment}", ["party", "fingerprint"], rows))
 
     return Answer(shown, human)
 
@@ -275,8 +275,13 @@ def list_anchors(target: Target) -> Answer:
     with _curators(target) as client:
         response = client.trust.anchors()["anchors"]
     rows = [
-        [each["role"], each["name"], each["fingerprint"], "FORKED" if each["forked"] else ""]
-        for each in response
+        [
+            anchor["role"],
+            anchor["name"],
+            anchor["fingerprint"],
+            "FORKED" if anchor["forked"] else "",
+        ]
+        for anchor in response
     ]
     return tabled(response, "Anchors", ["role", "name", "key", ""], rows)
 
@@ -317,11 +322,11 @@ def _of_trust(trust: Trust) -> _Anchors:
 def _of_aggregator(url: str, token: str | None) -> _Anchors:
     """Its own identity, its pins, and the coordinator that it is paired with."""
     with Client(url, token, verify=trusted(url)) as client:
-        own = client.get("/.well-known/tacit-aggregator")
+        statement = client.get("/.well-known/tacit-aggregator")
         paired = client.get("/v1/coordinator")
         pins = client.get("/v1/peers")["peers"]
     aggregators = {item["id"]: bytes.fromhex(item["fingerprint"]) for item in pins}
-    aggregators[own["id"]] = bytes.fromhex(own["fingerprint"])
+    aggregators[statement["id"]] = bytes.fromhex(statement["fingerprint"])
     return _Anchors(paired["deployment"], bytes.fromhex(paired["fingerprint"]), aggregators)
 
 
@@ -362,9 +367,9 @@ def identity(url: Address) -> Answer:
 
     tls_pq: whether its TLS library offers X25519MLKEM768, a quantum-safe key agreement.
     """
-    found = {**_ask(url), "tls_pq": _post_quantum(url)}
-    rows = [[key, _text(value)] for key, value in found.items()]
-    return tabled(found, f"Identity at {url}", ["", ""], rows)
+    statement = {**_ask(url), "tls_pq": _post_quantum(url)}
+    rows = [[key, _text(value)] for key, value in statement.items()]
+    return tabled(statement, f"Identity at {url}", ["", ""], rows)
 
 
 @pair_app.command("coordinator")
@@ -379,9 +384,9 @@ def pair_coordinator(
     ] = 0,
 ) -> Answer:
     """At an aggregator (--url): pin its coordinator, and print the token to hand over."""
-    found = _ask(coordinator_url, "tacit-coordinator")
-    _compare(found, fingerprint)
-    body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
+    statement = _ask(coordinator_url, "tacit-coordinator")
+    _compare(statement, fingerprint)
+    body = {"deployment": statement["deployment"], "identity_key": statement["identity_key"]}
     query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
     with own.client() as client:
         answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
@@ -399,12 +404,12 @@ def aggregator(
     own: Own,
 ) -> Answer:
     """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
-    found = _ask(aggregator_url, "tacit-aggregator")
-    _compare(found, fingerprint)
+    statement = _ask(aggregator_url, "tacit-aggregator")
+    _compare(statement, fingerprint)
     body = {
         "url": aggregator_url.rstrip("/"),
         "token": aggregator_token.read_text("ascii").strip(),
-        "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
+        "fingerprint": encode_binary(bytes.fromhex(statement["fingerprint"])),
     }
     with own.client() as client:
         answer = client.post("/v1/aggregators", body)
@@ -540,8 +545,11 @@ def _post_quantum(url: str) -> str:
 
 def _compare(response: dict[str, Any], given: str) -> None:
     if not hmac.compare_digest(digits(given).encode(), str(response["fingerprint"]).encode()):
-        seen = response["fingerprint"]
-        fail(f"the service at that address has another fingerprint: {seen}", ExitCode.FAILED)
+        seen_fingerprint = response["fingerprint"]
+        fail(
+            f"the service at that address has another fingerprint: {seen_fingerprint}",
+            ExitCode.FAILED,
+        )
 
 
 def _text(value: object) -> str:

@@ -76,8 +76,8 @@ def _noise_or_rule(query: Query, n: int) -> Iterator[str]:
     """A sum without noise beside the same one with noise at epsilon 1: what each protects from."""
     if query.rule is None:
         return
-    kept = query.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"rule"})
-    noisy = {**kept, "mechanism": Mechanism.DISTRIBUTED.value, "epsilon": "1", "validity": None}
+    fields = query.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"rule"})
+    noisy = {**fields, "mechanism": Mechanism.DISTRIBUTED.value, "epsilon": "1", "validity": None}
     least = query.rule.min_participants
     yield (
         f"Exact under this rule: error 0. It protects a curator from those who know few of the "
@@ -101,13 +101,13 @@ def _curators(query: Query, n: int) -> list[int]:
 
 
 def _line(query: Query, curators: int, aggregators: int, n: int) -> dict[str, Any]:
-    found = what_if(query, curators, aggregators, n)
+    outcome = what_if(query, curators, aggregators, n)
     return {
         "curators": curators,
         "aggregators": aggregators,
-        "model": found.model,
-        "epsilon": epsilon_amount(found.epsilon),
-        "delta": delta_amount(found.delta),
-        "rho": None if found.rho is None else exact_amount(found.rho),
-        "reason": found.reason,
+        "model": outcome.model,
+        "epsilon": epsilon_amount(outcome.epsilon),
+        "delta": delta_amount(outcome.delta),
+        "rho": None if outcome.rho is None else exact_amount(outcome.rho),
+        "reason": outcome.reason,
     }

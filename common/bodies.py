@@ -48,7 +48,7 @@ LARGEST: Final = 2**63 - 1
 NO_NUL: Final = "must not contain the character U+0000"
 _NO_SUCH_NUMBER: Final = "must be a number of 64 bits"
 _ESCAPED: Final = b"\\u0000"
-_DIGITS_AS_ONE: Final = bytes(ord("0") if chr(each).isdecimal() else each for each in range(256))
+_DIGITS_AS_ONE: Final = bytes(ord("0") if chr(byte).isdecimal() else byte for byte in range(256))
 _LONG: Final = b"0" * 19
 """Digits of the least number that does not fit."""
 
@@ -60,23 +60,23 @@ def may_be_unstorable(body: bytes) -> bool:
 
 def refuse_unstorable(value: object) -> None:
     """Raise Invalid with the places of such values in what was parsed from a body."""
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
     while pending:
         place, here = pending.pop()
         inner: Iterable[tuple[str | int, object]] = ()
         if isinstance(here, str):
-            _note_text(found, place, here)
+            _note_text(errors, place, here)
         elif isinstance(here, int) and not -LARGEST - 1 <= here <= LARGEST:
-            found.append(FieldError(pointer(place), _NO_SUCH_NUMBER))
+            errors.append(FieldError(pointer(place), _NO_SUCH_NUMBER))
         elif isinstance(here, dict):
             for key in here:
-                _note_text(found, place, key)
+                _note_text(errors, place, key)
             inner = here.items()
         elif isinstance(here, list):
             inner = enumerate(here)
         pending.extend(((*place, key), item) for key, item in inner)
-    refuse(found)
+    refuse(errors)
 
 
 def refuse_unstorable_fields(fields: Mapping[str, str]) -> None:
@@ -164,17 +164,17 @@ def decode_cbor(body: bytes) -> Any:
 
 def _refused(error: ValidationError, body: object, model: type[BaseModel]) -> DomainError:
     """The domain error of a failed validation; a field that is unknown gets the nearest name."""
-    found = invalid_from(error, body)
-    if not isinstance(found, Invalid):
-        return found
+    problem = invalid_from(error, body)
+    if not isinstance(problem, Invalid):
+        return problem
     items = error.errors(include_url=False, include_input=False)
     named = [
-        replace(each, message=unknown_field(item["loc"], model))
+        replace(field_error, message=unknown_field(item["loc"], model))
         if item["type"] == "extra_forbidden"
-        else each
-        for each, item in zip(found.errors, items, strict=False)
+        else field_error
+        for field_error, item in zip(problem.errors, items, strict=False)
     ]
-    return Invalid(found.detail, errors=named)
+    return Invalid(problem.detail, errors=named)
 
 
 def encode(value: BaseModel | Mapping[str, Any] | list[Any], form: str = JSON) -> bytes:
@@ -237,10 +237,12 @@ def _depth(annotation: Any, inside: tuple[Any, ...]) -> float:
         return 1 + max(below, default=0) if closed else math.inf
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Annotated, Union, UnionType):
-        own = arguments[:1] if origin is Annotated else arguments
-        return max(_depth(each, inside) for each in own)
+        parts = arguments[:1] if origin is Annotated else arguments
+        return max(_depth(part, inside) for part in parts)
     if origin in (tuple, list, dict):
-        return 1 + max(_depth(each, inside) for each in arguments if each is not Ellipsis)
+        return 1 + max(
+            _depth(argument, inside) for argument in arguments if argument is not Ellipsis
+        )
     flat = origin is Literal or annotation in _FLAT
     return 0 if flat or isinstance(annotation, EnumMeta) else math.inf
 
@@ -398,11 +400,11 @@ def _rule(item: Mapping[str, Any]) -> str:
 
 def _mentions(message: str, sent: object) -> bool:
     words = {word.strip(".") for word in _TOKEN.findall(message)}
-    pending, seen = [sent], 0
+    pending, visited = [sent], 0
     while pending:
         here = pending.pop()
-        seen += 1
-        if seen > 1000:
+        visited += 1
+        if visited > 1000:
             return True
         if isinstance(here, Mapping):
             pending.extend(here.values())

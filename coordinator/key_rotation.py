@@ -107,14 +107,14 @@ class Resealing(Repeating):
                     await job_store.reseal_seed(transaction, job_id, sealed, anew)
 
     async def _live(self) -> list[DatasetRow]:
-        found: list[DatasetRow] = []
+        live_rows: list[DatasetRow] = []
         while True:
-            after = found[-1].id if found else None
+            after = live_rows[-1].id if live_rows else None
             async with self._database.reading() as transaction:
                 page = await dataset_store.page(transaction, after, _PAGE)
-            found += page
+            live_rows += page
             if len(page) < _PAGE:
-                return found
+                return live_rows
 
     def _is_current(self, row: DatasetRow) -> bool:
         try:
@@ -133,10 +133,10 @@ async def status(database: Database, resealing: Resealing, keys: StorageKeys) ->
     async with database.reading() as transaction:
         row = await store.state(transaction)
     place = "settings" if keys.source.given else FILE_NAME
-    left = 0 if row.state is Rotation.IDLE else await resealing.left()
+    remaining = 0 if row.state is Rotation.IDLE else await resealing.left()
     return StorageKeyState(
         generation=row.generation,
         state=row.state.value,
-        left=left,
+        left=remaining,
         kept_in=place,
     )

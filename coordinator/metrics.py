@@ -175,11 +175,11 @@ def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
         if releases[:1] == [newest]:
             return
         for round_id in releases:
-            found = None
+            profile = None
             with suppress(DomainError):  # what is no longer kept is not shown
-                found = await _profile(database, round_id)
-            if found is not None:
-                values, half_width, unit = found
+                profile = await _profile(database, round_id)
+            if profile is not None:
+                values, half_width, unit = profile
                 gauge.clear()
                 for slot, value in enumerate(values):
                     for bound, move in (("low", -half_width), ("value", 0.0), ("high", half_width)):
@@ -197,15 +197,15 @@ async def _profile(database: Database, round_id: str) -> tuple[list[float], floa
     query = Signed[RoundDescriptor].model_validate_json(text).statement.query
     if query.function is not Function.VECTOR_SUM or reads_vectors(query):
         return None
-    found = await progress.result(database, round_id)
+    round_result = await progress.result(database, round_id)
     [name] = [part.name for part in parts(query) if part.name != PRESENCE]
-    values, error = found.result[name], found.report.error
+    values, error = round_result.result[name], round_result.report.error
     if error is None or not isinstance(values, list) or len(values) > MOST_SLOTS:
         return None
     [half_width] = [
-        each["interval"]["half_width"] for each in error["parts"] if each["part"] == name
+        part["interval"]["half_width"] for part in error["parts"] if part["part"] == name
     ]
-    return [float(value) for value in values], float(half_width), found.unit
+    return [float(value) for value in values], float(half_width), round_result.unit
 
 
 def add_attendance_metrics(metrics: ServiceMetrics, attendance: Attendance) -> None:
@@ -246,11 +246,11 @@ def add_condition_metrics(metrics: ServiceMetrics, conditions: Conditions) -> No
     ends.set(math.nan)
 
     async def refresh() -> None:
-        counts = Counter(each.kind for each in await conditions.present())
+        counts = Counter(condition.kind for condition in await conditions.present())
         for kind in ConditionKind:
             present.labels(kind.value).set(counts[kind])
         limits = (await conditions.outlook()).limits
-        known = [limit.exhausted.timestamp() for limit in limits if limit.exhausted]
-        ends.set(min(known, default=math.nan))
+        known_ends = [limit.exhausted.timestamp() for limit in limits if limit.exhausted]
+        ends.set(min(known_ends, default=math.nan))
 
     metrics.before_scrape(refresh)

@@ -114,10 +114,13 @@ class Preview(PrivacyReport):
 
 def stops(query: Query, tries: Tries, operators: tuple[str, ...]) -> list[Stop]:
     """The query at each of these. Raises Invalid with the place of one that cannot be."""
-    found = []
+    stops_found = []
     for place, budget, change in (
-        *((f"/epsilons/{at}", each, at_epsilon) for at, each in enumerate(tries.epsilons)),
-        *((f"/rhos/{at}", each, at_rho) for at, each in enumerate(tries.rhos)),
+        *(
+            (f"/epsilons/{at}", epsilon_tried, at_epsilon)
+            for at, epsilon_tried in enumerate(tries.epsilons)
+        ),
+        *((f"/rhos/{at}", rho_tried, at_rho) for at, rho_tried in enumerate(tries.rhos)),
     ):
         try:
             tried = change(query, budget)
@@ -131,10 +134,10 @@ def stops(query: Query, tries: Tries, operators: tuple[str, ...]) -> list[Stop]:
         promised = next(line for line in report.verified if line.key == Scenario.ASSUMED.value)
         rho = None if promised.rho is None else Fraction(promised.rho)
         epsilon = budget if change is at_epsilon else Fraction(promised.epsilon or 0)
-        found.append(
+        stops_found.append(
             Stop(epsilon=epsilon, rho=rho, error=report.error, guess=promised.guess or "1")
         )
-    return found
+    return stops_found
 
 
 def _refused(place: str, problem: str) -> Invalid:
@@ -251,8 +254,8 @@ async def preview(
             extra={"needed": query.aggregators, "registered": paired},
         )
     digest = query.digest().hex()
-    report, found = await _computed(database, query, settings, digest, tries)
-    return Preview(**dict(report), stops=found)
+    report, computed_stops = await _computed(database, query, settings, digest, tries)
+    return Preview(**dict(report), stops=computed_stops)
 
 
 async def forecast(

@@ -186,16 +186,18 @@ async def _open(
     await migrate(database, MIGRATIONS, create)
     await restoring.recover(database, settings, clock)
     await ensure_operator_token(database, tokens, settings, clock)
-    own = await OwnIdentities.of(
+    own_identities = await OwnIdentities.of(
         database, identities_table, SerialFile(settings.data_dir / "identity.serial")
     )
     erasure = Erasure(database)
-    sweeper = own_identity.Sweeper(own, erasure, clock)
+    sweeper = own_identity.Sweeper(own_identities, erasure, clock)
     await sweeper.look()
 
-    renewals = Renewals(database, own, settings.deployment, clock)
+    renewals = Renewals(database, own_identities, settings.deployment, clock)
     peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer, renewals)
-    ledger = Ledger(database, clock, lambda: None if own.revoked else own.current)
+    ledger = Ledger(
+        database, clock, lambda: None if own_identities.revoked else own_identities.current
+    )
     await ledger.load()
     add_budget_metrics(metrics, ledger)
     add_work_metrics(metrics, database, clock)
@@ -203,7 +205,7 @@ async def _open(
         add_profile_metrics(metrics, database)
     seal_keys = SealKeyMirror(database, peers)
     identities = Identities(
-        database, peers, clock, settings.deployment, own, settings.confirmed_keys
+        database, peers, clock, settings.deployment, own_identities, settings.confirmed_keys
     )
     health_looks = HealthLooks(peers, clock)
     attendance = Attendance(database, health_looks, clock)
@@ -216,7 +218,7 @@ async def _open(
     changes = Changes(database)
     conduct = Conduct(
         database,
-        own,
+        own_identities,
         await members.load_salt_key(database),
         settings.deployment,
         peers,
@@ -245,16 +247,16 @@ async def _open(
     datasets = Datasets(database, storage_keys, directory, clock, settings)
     await datasets.tidy()
     jobs = _open_jobs(database, datasets, storage_keys, settings, clock, conduct, conductor.wake)
-    seals = LedgerSeals(database, own, settings.deployment, clock)
+    seals = LedgerSeals(database, own_identities, settings.deployment, clock)
     return CoordinatorServices(
         settings=settings,
         clock=clock,
         database=database,
         authenticator=Authenticator(database, tokens, clock),
-        own=own,
+        own=own_identities,
         erasure=erasure,
         ledger=ledger,
-        registry=Registry(settings.deployment, own, url, clock, ledger),
+        registry=Registry(settings.deployment, own_identities, url, clock, ledger),
         peers=peers,
         identities=identities,
         health_looks=health_looks,

@@ -324,12 +324,12 @@ async def open_storage_keys(database: Database, settings: CoordinatorSettings) -
     async with database.begin() as transaction:
         await exclusive(transaction, LOCK)
         row, proofs = await store.state(transaction), await store.proofs(transaction)
-        held = keys.source.found()
-        if not proofs and held:
-            proofs = {row.generation: held[0].seal(PROOF, b"")}
+        keys_found = keys.source.found()
+        if not proofs and keys_found:
+            proofs = {row.generation: keys_found[0].seal(PROOF, b"")}
             await store.add_proof(transaction, row.generation, proofs[row.generation])
     for generation, proof in proofs.items():
-        key = _opening(held, proof)
+        key = _opening(keys_found, proof)
         if key is not None:
             keys.place(generation, key)
         elif generation == row.generation or row.state is Rotation.SEALING:
@@ -376,13 +376,13 @@ async def begin_rotation(database: Database, keys: StorageKeys, key: StorageKey)
                 "and the one of now",
                 extra={"generation": begun.generation},
             )
-        kept = {
+        content_keys_kept = {
             generation: keys.open(CONTENT, sealed)
             for generation, sealed in (await store.content_keys(transaction)).items()
         }
-        kept[row.generation] = keys.of(row.generation).content_key(CONTENT)
+        content_keys_kept[row.generation] = keys.of(row.generation).content_key(CONTENT)
         await store.add_proof(transaction, begun.generation, key.seal(PROOF, b""))
-        for generation, content_key in kept.items():
+        for generation, content_key in content_keys_kept.items():
             sealed = seal_value(begun.generation, key, CONTENT, content_key)
             await store.put_content_key(transaction, generation, sealed)
         await store.change(transaction, begun)

@@ -109,8 +109,12 @@ class Sealer:
                 aggregator_key=entry.identity_key,
                 direction=Direction.CURATOR_TO_AGGREGATOR,
             )
-            own = begin_session(self._identity, ends, seal_key)
-            session = Seal(own.key, session=own.id, announce=encode_body(own.announce, CBOR))
+            sealing_session = begin_session(self._identity, ends, seal_key)
+            session = Seal(
+                sealing_session.key,
+                session=sealing_session.id,
+                announce=encode_body(sealing_session.announce, CBOR),
+            )
             self._sessions[name] = session
             while len(self._sessions) > _SESSIONS_EACH * len(descriptor.aggregators):
                 self._sessions.popitem(last=False)

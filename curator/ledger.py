@@ -278,14 +278,14 @@ def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
     of_all, times = 0, np.zeros(0, np.int64)
     for item in debits:
         first = max(offset - item.offset, 0)
-        own = item.members[first : offset + length - item.offset]
-        if len(own) == length and own.all():
+        covered = item.members[first : offset + length - item.offset]
+        if len(covered) == length and covered.all():
             of_all += 1
             continue
         if not times.size:
             times = np.zeros(length, np.int64)
         start = item.offset + first - offset
-        times[start : start + len(own)] += own
+        times[start : start + len(covered)] += covered
     if not times.size or (times == times[0]).all():
         times = times[:1] if times.size else np.zeros(1, np.int64)
     return times + of_all
@@ -341,11 +341,11 @@ def shortages(
         *_over(limits.lifetime, "lifetime", charge, lifetime, ""),
         *_over(limits.all_aggregators, "all aggregators", charge, period, "_all"),
     ]
-    result, left = [], members.copy()
+    result, members_left = [], members.copy()
     for over, detail, figures in exceeded:
-        blocked = left & over
+        blocked = members_left & over
         if blocked.any():
-            left &= ~blocked
+            members_left &= ~blocked
             result.append(Shortage(blocked, detail, figures))
     return result
 
@@ -451,11 +451,11 @@ def worst_instant(debits: Sequence[Debit], position: int) -> ChargedAmount:
     mine = [item for item in debits if item.over(position, 1)[0]]
     worst = Totals.zero(1)
     if mine:
-        whole = Window(
+        hull = Window(
             start=min(item.window.start for item in mine),
             end=max(item.window.end for item in mine) + timedelta(microseconds=1),
         )
-        worst = largest_over_instants(mine, whole, position, 1, verified_only=False)
+        worst = largest_over_instants(mine, hull, position, 1, verified_only=False)
     return ChargedAmount(**format_charge(_charge_of(worst)))
 
 

@@ -232,9 +232,9 @@ class CuratorSettings(ConsoleSettings):
     @model_validator(mode="after")
     def _policy_in_its_currency(self) -> CuratorSettings:
         if self.policy_currency is Currency.ZCDP:
-            given = Fraction(self.policy_epsilon) <= LARGEST_EPSILON
-            given &= 0 < Fraction(self.policy_delta) < 1
-            if not given:
+            fits = Fraction(self.policy_epsilon) <= LARGEST_EPSILON
+            fits &= 0 < Fraction(self.policy_delta) < 1
+            if not fits:
                 raise ValueError(
                     "policy_currency zcdp needs policy_epsilon of at most "
                     f"{LARGEST_EPSILON} and policy_delta in (0, 1)"

@@ -43,16 +43,16 @@ def main() -> None:
     parser.add_argument("--pip-settings", type=Path)
     parser.add_argument("--option", action="append", default=[])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    asked = parser.parse_args()
-    found = asked.engine or next(filter(shutil.which, ENGINES), None)
+    arguments = parser.parse_args()
+    found = arguments.engine or next(filter(shutil.which, ENGINES), None)
     if found is None:
         sys.exit(f"images: none of {', '.join(ENGINES)} is on this machine")
-    unknown = set(asked.targets) - set(TARGETS)
+    unknown = set(arguments.targets) - set(TARGETS)
     if unknown:
         parser.error(f"no such image: {', '.join(sorted(unknown))}; known: {', '.join(TARGETS)}")
-    for target in asked.targets or TARGETS:
-        tag = f"tacit/{target}:{asked.version}"
-        words = command(found, target, tag, asked.pip_settings, asked.option)
+    for target in arguments.targets or TARGETS:
+        tag = f"tacit/{target}:{arguments.version}"
+        words = command(found, target, tag, arguments.pip_settings, arguments.option)
         done = subprocess.run(words, cwd=ROOT)
         if done.returncode:
             sys.exit(f"images: {found} could not build {tag}")

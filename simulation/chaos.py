@@ -187,7 +187,7 @@ async def soak(
     done = Soak(acknowledged={name: set() for name in site.values()})
     over = asyncio.Event()
     numbers = iter(range(10**9))
-    made = queries(site, plan.deadline_s)
+    queries_made = queries(site, plan.deadline_s)
     async with AsyncExitStack() as stack:
         coordinator = await stack.enter_async_context(site.coordinator.client())
         hosts = {
@@ -195,13 +195,13 @@ async def soak(
             for name, access in site.hosts.items()
         }
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        ids = [(await coordinator.queries.create(item))["id"] for item in made]
+        ids = [(await coordinator.queries.create(item))["id"] for item in queries_made]
 
         async def work() -> None:
             while not over.is_set() or not done.enough(plan):
                 number = next(numbers)
                 kind = number % len(ids)
-                exact = made[kind]["mechanism"] == "exact"
+                exact = queries_made[kind]["mechanism"] == "exact"
                 await _give(site, hosts, number, done)
                 await _one_round(coordinator, number, ids[kind], exact, done)
                 on_change(done)
@@ -228,9 +228,9 @@ class _Alive:
 
     def take(self, count: int) -> int:
         """This many kills, or the remaining ones if fewer."""
-        taken = min(count, self.left)
-        self.left -= taken
-        return taken
+        slots = min(count, self.left)
+        self.left -= slots
+        return slots
 
 
 async def _kill_all(

@@ -191,8 +191,8 @@ async def _party_accounts(
 ) -> list[Account]:
     unit, span = PrivacyUnit.CURATOR, (0, party.curators)
     running = await accounts.totals(transaction, party.id, period_s, now, span)
-    made = await accounts.list_debits(transaction, party.id, unit, since=since)
-    summed = sum_debits(made, *span, verified_only=True)
+    debits = await accounts.list_debits(transaction, party.id, unit, since=since)
+    summed = sum_debits(debits, *span, verified_only=True)
     names = await curator_parties.curator_ids(transaction, party.id)
     return [
         Account(
@@ -276,7 +276,10 @@ def checks(soak: Soak, evidence: Evidence) -> list[Check]:
         ),
         check(
             "nobody was debited twice for a round",
-            ((f"{name} {round_id}", len(found) <= 1) for (name, round_id), found in _all(evidence)),
+            (
+                (f"{name} {round_id}", len(charges) <= 1)
+                for (name, round_id), charges in _all(evidence)
+            ),
         ),
         check(
             "what all aggregators acknowledged is in the sum",

@@ -124,11 +124,11 @@ class InProcess:
         senders = np.flatnonzero(event.sends)
         moment = self.source.generator.random(senders.size) * SEND_SHARE * query.deadline_s
         sent = moment + event.late_s[senders]
-        held = np.empty((query.aggregators, senders.size), np.bool_)
-        for row in held:
+        agreed_rows = np.empty((query.aggregators, senders.size), np.bool_)
+        for row in agreed_rows:
             row[:] = arrivals(network, sent, self.source, traffic) <= query.deadline_s
         members = np.zeros(event.enrolled.size, np.bool_)
-        members[senders[agreed(query, held)]] = True
+        members[senders[agreed(query, agreed_rows)]] = True
         return members
 
     # --- what they send --------------------------------------------------------------------------
@@ -147,11 +147,11 @@ class InProcess:
         enrolled, present = event.enrolled[block], members[block]
         lying = event.lying[block]
         honest = np.zeros(rows.size, np.bool_)
-        own = readings(query, store, rows, honest)
-        kept = own.rows(np.flatnonzero(enrolled[own.curator]))
-        totals.raw += sums(query, kept, clamp=False)
-        totals.clamped += sums(query, kept, clamp=True)
-        reported = within_reach(query, own)
+        lots = readings(query, store, rows, honest)
+        enrolled_lots = lots.rows(np.flatnonzero(enrolled[lots.curator]))
+        totals.raw += sums(query, enrolled_lots, clamp=False)
+        totals.clamped += sums(query, enrolled_lots, clamp=True)
+        reported = within_reach(query, lots)
         values = encode(query, reported).values
         totals.truth += values[enrolled].sum(axis=0)
         totals.sent += values[event.sends[block]].sum(axis=0)
@@ -227,7 +227,7 @@ def agreed(query: Query, held: Bits) -> Bits:
     best, most = 0, (-1, 0)
     for choice in range(1 << held.shape[0]):
         if choice.bit_count() >= query.threshold:
-            kept = int(counts[(kinds & choice) == choice].sum())
-            if (kept, choice.bit_count()) > most:
-                best, most = choice, (kept, choice.bit_count())
+            count_kept = int(counts[(kinds & choice) == choice].sum())
+            if (count_kept, choice.bit_count()) > most:
+                best, most = choice, (count_kept, choice.bit_count())
     return np.asarray((holders & best) == best, np.bool_)

@@ -146,15 +146,15 @@ class Comparison:
         """Over all rounds: mean absolute errors (None: no such release), lies told, named, and
         passed, and honest curators named."""
         proved = [abs(row.proved_error) for row in self.rows if row.proved_error is not None]
-        told, named = sum(row.told for row in self.rows), sum(row.named for row in self.rows)
+        lies_told, named = sum(row.told for row in self.rows), sum(row.named for row in self.rows)
         declared = [abs(row.declared_error) for row in self.rows]
         return {
             "rounds": len(self.rows),
             "mean_absolute_declared_error": sum(declared) / len(declared),
             "mean_absolute_proved_error": sum(proved) / len(proved) if proved else None,
-            "told": told,
+            "told": lies_told,
             "named": named,
-            "passed": told - named,
+            "passed": lies_told - named,
             "honest_named": sum(row.honest_named for row in self.rows),
         }
 
@@ -232,7 +232,7 @@ def plot(found: Comparison) -> Plot:
     declared = tuple(abs(row.declared_error) for row in found.rows)
     proved = tuple(abs(row.proved_error or 0.0) for row in released)
     passed = tuple(float((row.told - row.named) * Fraction(found.reach)) for row in found.rows)
-    told, named = (
+    lies_told, named = (
         tuple(float(row.told) for row in found.rows),
         tuple(float(row.named) for row in found.rows),
     )
@@ -256,7 +256,7 @@ def plot(found: Comparison) -> Plot:
                 "Liars",
                 "round",
                 "curators",
-                (Line("lied", x, told), Line("named", x, named, kind="ours")),
+                (Line("lied", x, lies_told), Line("named", x, named, kind="ours")),
                 y_scale="linear",
             ),
         ),
@@ -309,9 +309,9 @@ def _round(
     for start in range(0, curators, BLOCK_CURATORS):
         rows = np.arange(start, min(start + BLOCK_CURATORS, curators))
         honest = np.zeros(rows.size, np.bool_)
-        own = readings(query, store, rows, honest)
-        truth += sums(query, own, clamp=False)
-        values = encode(query, within_reach(query, own)).values
+        lots = readings(query, store, rows, honest)
+        truth += sums(query, lots, clamp=False)
+        values = encode(query, within_reach(query, lots)).values
         plan = curator_plan(query)
         noise = None if plan is None else draw(plan, source, rows.size)
         kinds = lies[rows]
@@ -367,8 +367,8 @@ class _Declared:
 
     def open(self, noise: Ints) -> int:
         """The total, ring units; noise (c,) is that of the aggregators."""
-        own = noise.astype(np.uint64)[:, np.newaxis]
-        partials = {place: words + own[place] for place, words in enumerate(self._partials)}
+        noise_words = noise.astype(np.uint64)[:, np.newaxis]
+        partials = {place: words + noise_words[place] for place, words in enumerate(self._partials)}
         return int(self._scheme.combine(partials)[0])
 
 
@@ -396,27 +396,33 @@ class _Proved:
         prio3 = self._proof.prio3
         measurement = self._measured(values, noise, lying, claim)
         nonces, randomness = prio3.draw_randomness(source, len(values))
-        made = prio3.shard(self._context, measurement, nonces, randomness)
-        found = [
-            prio3.verify(self._verify_key, self._context, index, nonces, made.public_shares, share)
-            for index, share in enumerate(made.input_shares)
+        sharded = prio3.shard(self._context, measurement, nonces, randomness)
+        verifications = [
+            prio3.verify(
+                self._verify_key, self._context, index, nonces, sharded.public_shares, share
+            )
+            for index, share in enumerate(sharded.input_shares)
         ]
-        decision = prio3.decide(self._context, [each.verifier_shares for each in found])
+        decision = prio3.decide(
+            self._context, [verification.verifier_shares for verification in verifications]
+        )
         accepted = np.ones(len(values), np.bool_)
-        for each in found:
-            accepted &= prio3.outcomes(each, decision) == Outcome.ACCEPTED
+        for verification in verifications:
+            accepted &= prio3.outcomes(verification, decision) == Outcome.ACCEPTED
         field = prio3.circuit.field
-        for index, each in enumerate(found):
-            own = prio3.aggregate(each.output_shares, accepted)
-            self._partials[index] = field.add(self._partials[index], own)
+        for index, verification in enumerate(verifications):
+            aggregated = prio3.aggregate(verification.output_shares, accepted)
+            self._partials[index] = field.add(self._partials[index], aggregated)
         return accepted
 
     def open(self, noise: Ints, accepted: int) -> int:
         """The total of as many accepted contributions, ring units."""
         field = self._proof.prio3.circuit.field
         partials = [
-            field.encode(field.add(own, field.elements([int(added)]))[..., np.newaxis]).tobytes()
-            for own, added in zip(self._partials, noise, strict=True)
+            field.encode(
+                field.add(partial, field.elements([int(added)]))[..., np.newaxis]
+            ).tobytes()
+            for partial, added in zip(self._partials, noise, strict=True)
         ]
         return int(proved_total(self._query, partials, self._plan.offset(accepted, ()))[0])
 
@@ -428,14 +434,14 @@ class _Proved:
         function = self._proof.function
         assert isinstance(function, ProvedSum)
         values = values.copy()
-        kept = None if noise is None else clamped(self._proof, noise)
+        bounded_noise = None if noise is None else clamped(self._proof, noise)
         values[lying, 0] = np.clip(claim, function.bounds.least, function.bounds.most)
         rest = claim - values[lying, 0]
-        if kept is not None:
+        if bounded_noise is not None:
             bound = function.noise_bounds[0]
-            kept[lying, 0] = np.clip(rest, -bound, bound)
-            rest = rest - kept[lying, 0]
-        measurement = function.encode(values, kept)
+            bounded_noise[lying, 0] = np.clip(rest, -bound, bound)
+            rest = rest - bounded_noise[lying, 0]
+        measurement = function.encode(values, bounded_noise)
         field = self._proof.prio3.circuit.field
         false_bits = field.add(measurement[:, 0, lying], field.elements(rest))
         measurement[:, 0, lying] = false_bits

@@ -88,9 +88,9 @@ def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traf
     if network.delay_s:
         arrived += generator.exponential(network.delay_s, count)
     if network.reorder:
-        held = generator.random(count) < network.reorder
-        arrived += held * network.hold_s
-        traffic.held += int(held.sum())
+        is_held = generator.random(count) < network.reorder
+        arrived += is_held * network.hold_s
+        traffic.held += int(is_held.sum())
     if network.duplicate:
         traffic.duplicates += int((generator.random(count) < network.duplicate).sum())
     return arrived
@@ -112,7 +112,7 @@ class Faults:
         """Send it, or not, or twice; raises TimedOut for what is lost."""
         network, generator, traffic = self.network, self._source.generator, self._traffic
         # All chances are drawn together: the fate of a message does not depend on the others.
-        held, lost, repeated, answer_lost = generator.random(4) < (
+        is_held, lost, repeated, answer_lost = generator.random(4) < (
             network.reorder,
             network.loss / 2,
             network.duplicate,
@@ -120,8 +120,8 @@ class Faults:
         )
         delay = generator.exponential(network.delay_s) if network.delay_s else 0.0
         traffic.messages += 1
-        traffic.held += int(held)
-        await asyncio.sleep(delay + (network.hold_s if held else 0.0))
+        traffic.held += int(is_held)
+        await asyncio.sleep(delay + (network.hold_s if is_held else 0.0))
         if lost:
             traffic.lost += 1
             raise TimedOut("the network lost the request")

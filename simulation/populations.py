@@ -350,7 +350,7 @@ def read_csv(
     return Population(
         path.name.partition(".")[0],
         counts,
-        np.concatenate([np.asarray(each, np.float64) for each in readings]),
+        np.concatenate([np.asarray(reading, np.float64) for reading in readings]),
         unit,
         bounds,
         int(counts.max()),
@@ -389,8 +389,12 @@ def _long(rows: Iterator[tuple[int, list[str]]], curator: str, value: str) -> It
     missing = {curator, value} - set(header)
     if missing:
         raise MalformedRow(line, f"no column {min(missing)}")
-    who, what = header.index(curator), header.index(value)
-    yield from ((at, row[who], row[what]) for at, row in rows if len(row) > max(who, what))
+    curator_at, value_at = header.index(curator), header.index(value)
+    yield from (
+        (at, row[curator_at], row[value_at])
+        for at, row in rows
+        if len(row) > max(curator_at, value_at)
+    )
 
 
 def _by_curator(cells: Iterator[Cell]) -> tuple[list[list[float]], int]:
@@ -556,8 +560,8 @@ def stream(curators: int, rates: Rates, source: SeededRandom) -> Iterator[RoundE
     number = 0
     while True:
         joined = among(~enrolled, rates.join) if number else np.zeros(curators, np.bool_)
-        left = among(enrolled, rates.leave) if number else np.zeros(curators, np.bool_)
-        enrolled = (enrolled | joined) & ~left
+        leaving = among(enrolled, rates.leave) if number else np.zeros(curators, np.bool_)
+        enrolled = (enrolled | joined) & ~leaving
         refreshed = among(enrolled, rates.refresh) if number else np.zeros(curators, np.bool_)
         if refreshed.any():
             readings_of = readings_of.copy()
@@ -572,7 +576,7 @@ def stream(curators: int, rates: Rates, source: SeededRandom) -> Iterator[RoundE
             number,
             enrolled,
             joined,
-            left,
+            leaving,
             refreshed,
             sends,
             late_s,

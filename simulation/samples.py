@@ -205,11 +205,11 @@ def _trips(name: str, seed: int) -> Sample:
     """Other ones for each algorithm: one content has one budget."""
     from simulation.stand_in_data import metro
 
-    made = metro(5_000, seed).dataset
-    names, places = made.universe, made.items.tolist()
+    metro_made = metro(5_000, seed).dataset
+    names, places = metro_made.universe, metro_made.items.tolist()
     rows = (
         " ".join(names[place] for place in places[start:end])
-        for start, end in pairwise(made.starts.tolist())
+        for start, end in pairwise(metro_made.starts.tolist())
     )
     about = "generated: 5,000 trips over 68 stations"
     return Sample(f"{name}.txt", "sequences", "text", _lines(rows), about)

@@ -201,7 +201,7 @@ class _Host:
         stages = self._exact(event, senders)
         released = state["state"] == RoundState.RELEASED.value
         participants = int(state["participants"] or 0)
-        known = self.driver.alone and participants == int(senders.sum())
+        may_know = self.driver.alone and participants == int(senders.sum())
         return Outcome(
             number,
             RoundState(state["state"]),
@@ -216,8 +216,8 @@ class _Host:
             stages.clamped,
             stages.truth,
             stages.sent,
-            stages.present if released and known else None,
-            stages.held if released and known else None,
+            stages.present if released and may_know else None,
+            stages.held if released and may_know else None,
             await self._opened(opened["id"]) if released else None,
             forecast(query, participants) if released else (),
             self.traffic.since(before),
@@ -255,17 +255,17 @@ class _Host:
 
     async def _give_readings(self, event: RoundEvents, window: tuple[datetime, datetime]) -> None:
         """Import the readings of a window. Raises RuntimeError if one is not stored."""
-        found = readings(self.query, self.store, event.readings_of, event.lying)
+        lots = readings(self.query, self.store, event.readings_of, event.lying)
         start, length = window[0], window[1] - window[0]
         unit = UNITS[self.query.unit].factor * NANO
         lines = ["curator,device,time,value"]
         length_us = length // timedelta(microseconds=1)
-        counts = np.bincount(found.curator, minlength=found.count)
-        place = np.arange(found.curator.size) - (np.cumsum(counts) - counts)[found.curator]
+        counts = np.bincount(lots.curator, minlength=lots.count)
+        place = np.arange(lots.curator.size) - (np.cumsum(counts) - counts)[lots.curator]
         # Up to the next microsecond: a reading on a slot's border falls into that slot.
-        at = -(-place * length_us // counts[found.curator])
+        at = -(-place * length_us // counts[lots.curator])
         for owner, moment, quantity in zip(
-            found.curator.tolist(), at.tolist(), found.quantity.tolist(), strict=True
+            lots.curator.tolist(), at.tolist(), lots.quantity.tolist(), strict=True
         ):
             name = self.ids[owner]
             instant = format_instant(start + timedelta(microseconds=moment))
@@ -311,15 +311,15 @@ class _Host:
     def _exact(self, event: RoundEvents, senders: Bits) -> _Exact:
         """What readings of the enrolled come to, and what the senders reported."""
         rows = event.readings_of
-        own = readings(self.query, self.store, rows, np.zeros(rows.size, np.bool_))
-        kept = own.rows(np.flatnonzero(event.enrolled[own.curator]))
-        values = honest = encode(self.query, within_reach(self.query, own)).values
+        lots = readings(self.query, self.store, rows, np.zeros(rows.size, np.bool_))
+        enrolled_lots = lots.rows(np.flatnonzero(event.enrolled[lots.curator]))
+        values = honest = encode(self.query, within_reach(self.query, lots)).values
         if event.lying.any():
             lied = readings(self.query, self.store, rows, event.lying)
             values = encode(self.query, within_reach(self.query, lied)).values
         return _Exact(
-            sums(self.query, kept, clamp=False),
-            sums(self.query, kept, clamp=True),
+            sums(self.query, enrolled_lots, clamp=False),
+            sums(self.query, enrolled_lots, clamp=True),
             honest[event.enrolled].sum(axis=0),
             honest[event.sends].sum(axis=0),
             honest[senders].sum(axis=0),

@@ -67,7 +67,7 @@ def sums(query: Query, readings: Readings, *, clamp: bool) -> Sums:
         full = query.model_copy(update={"max_readings": max(1, readings.curator.size)})
         bins = encode(full, readings).values.sum(axis=0)[: dimension(query)]
         own = bins[: parts(query)[0].dimension]
-        return Sums(vector=tuple(Fraction(int(each)) for each in own))
+        return Sums(vector=tuple(Fraction(int(count)) for count in own))
     bounds = roundings(query, 1)[0].bounds
     if clamp and bounds is not None:
         low, high = (int(bound * nano) for bound in bounds)
@@ -80,7 +80,7 @@ def sums(query: Query, readings: Readings, *, clamp: bool) -> Sums:
         )
     squares = Fraction(0)
     if query.function is Function.VARIANCE:
-        squares = Fraction(sum(each * each for each in quantity.tolist())) / nano**2
+        squares = Fraction(sum(value * value for value in quantity.tolist())) / nano**2
     return Sums(int(quantity.size), _sum(quantity) / nano, squares, vector)
 
 
@@ -272,17 +272,17 @@ class Row:
 
 def row(query: Query, outcome: Outcome) -> Row:
     """The row of one round."""
-    raw, clamped = (figures(query, each) for each in (outcome.raw, outcome.clamped))
-    rounded, sent = (_headline(query, each) for each in (outcome.truth, outcome.sent))
-    present, held, released = (
-        None if each is None else _headline(query, each)
-        for each in (outcome.present, outcome.held, outcome.opened)
+    raw, clamped = (figures(query, total) for total in (outcome.raw, outcome.clamped))
+    rounded, sent = (_headline(query, total) for total in (outcome.truth, outcome.sent))
+    present, held_total, released = (
+        None if total is None else _headline(query, total)
+        for total in (outcome.present, outcome.held, outcome.opened)
     )
     expected, most = None, None
     if outcome.forecast:
-        found = averages(query, outcome.participants)
-        first = found[-1] if found else outcome.forecast[0]
-        if found is not None:
+        forecasts = averages(query, outcome.participants)
+        first = forecasts[-1] if forecasts else outcome.forecast[0]
+        if forecasts is not None:
             expected, most = first.mean_absolute, float(first.rounding.worst)
     return Row(
         outcome.number,
@@ -297,12 +297,12 @@ def row(query: Query, outcome: Outcome) -> Row:
         _shown(raw) or "",
         None if released is None else _shown(released),
         _difference(released, raw),
-        _difference(released, held),
+        _difference(released, held_total),
         _difference(rounded, clamped),
         _difference(clamped, raw),
         _difference(sent, rounded),
         _difference(present, sent),
-        _difference(held, present),
+        _difference(held_total, present),
         expected,
         most,
         outcome.wall_s,
@@ -357,8 +357,8 @@ class Summary:
         released = [item for item in self.rows if item.state == "released"]
 
         def mean(values: Sequence[float | None]) -> float | None:
-            known = [abs(value) for value in values if value is not None]
-            return sum(known) / len(known) if known else None
+            known_values = [abs(value) for value in values if value is not None]
+            return sum(known_values) / len(known_values) if known_values else None
 
         return {
             "rounds": len(self.rows),

@@ -59,12 +59,12 @@ class StandIn:
 
     def cut(self, items: int, sequences: int, generator: np.random.Generator) -> StandIn:
         """The first stations alone, of this many sequences that have any of them, drawn again."""
-        held = self.dataset.items < items
-        starts = np.concatenate(([0], np.cumsum(held)))[self.dataset.starts]
+        is_kept = self.dataset.items < items
+        starts = np.concatenate(([0], np.cumsum(is_kept)))[self.dataset.starts]
         universe = self.dataset.universe[:items]
-        kept = Sequences(universe, self.dataset.items[held], starts)
+        sequences_kept = Sequences(universe, self.dataset.items[is_kept], starts)
         some = np.flatnonzero(np.diff(starts))
-        data = _chosen(kept, generator.choice(some, sequences))
+        data = _chosen(sequences_kept, generator.choice(some, sequences))
         return self._with(data, f"the first {items} stations, drawn again", items)
 
     def _with(self, dataset: Sequences, what: str, items: int) -> StandIn:
@@ -156,10 +156,10 @@ class Population:
 
     def sample(self, records: int, generator: np.random.Generator) -> Population:
         """A random subset of this many records."""
-        kept = np.sort(generator.choice(self.dataset.records, records, replace=False))
-        lengths = np.diff(self.dataset.offsets)[kept]
+        chosen = np.sort(generator.choice(self.dataset.records, records, replace=False))
+        lengths = np.diff(self.dataset.offsets)[chosen]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        entries = np.repeat(self.dataset.offsets[kept] - offsets[:-1], lengths)
+        entries = np.repeat(self.dataset.offsets[chosen] - offsets[:-1], lengths)
         values = self.dataset.values[entries + np.arange(offsets[-1])]
         return Population(
             self.name, Transactions(self.universe, values, offsets), f"{self.provenance}, a sample"
@@ -167,10 +167,10 @@ class Population:
 
     def cut(self, items: int, records: int, generator: np.random.Generator) -> Population:
         """The first items alone, of this many records that have any of them, drawn again."""
-        bounds, kept = self.dataset.offsets, self.dataset.values < items
-        lengths = np.diff(np.concatenate(([0], np.cumsum(kept)))[bounds])
+        bounds, is_kept = self.dataset.offsets, self.dataset.values < items
+        lengths = np.diff(np.concatenate(([0], np.cumsum(is_kept)))[bounds])
         first = np.cumsum(lengths) - lengths
-        values = self.dataset.values[kept]
+        values = self.dataset.values[is_kept]
         chosen = generator.choice(np.flatnonzero(lengths), records)
         sizes = lengths[chosen]
         offsets = np.concatenate(([0], np.cumsum(sizes)))

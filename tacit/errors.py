@@ -41,7 +41,7 @@ class FieldsRefused(Error, ValueError):
     """Fields that break a rule; `errors` has each, and the text names the first few."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        named = [f"{each.pointer}: {each.message}" for each in errors[:_MOST_PLACES]]
+        named = [f"{error.pointer}: {error.message}" for error in errors[:_MOST_PLACES]]
         more = len(errors) - len(named)
         super().__init__("; ".join([*named, *([f"and {more} more"] if more else [])]))
         self.errors = tuple(errors)

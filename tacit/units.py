@@ -298,9 +298,9 @@ def units_of(base: str) -> tuple[str, ...]:
 
 def register_of(name: str) -> Register | None:
     """What is known of a register: from the catalogue, or by the dimension that it begins with."""
-    known = REGISTERS.get(name)
-    base = _OWN.get(name.partition(":")[0]) if known is None and ":" in name else None
-    return known if base is None else Register(name, base, DIMENSIONS[base].kinds)
+    register = REGISTERS.get(name)
+    base = _OWN.get(name.partition(":")[0]) if register is None and ":" in name else None
+    return register if base is None else Register(name, base, DIMENSIONS[base].kinds)
 
 
 def smallest(base: str) -> str:
@@ -313,8 +313,8 @@ def mismatch(name: str, unit: str, base: str | None = None) -> Mismatch | None:
 
     `base`: in which base unit a register outside the catalogue is kept.
     """
-    known = register_of(name)
-    expected = known.base if known is not None else base
+    register = register_of(name)
+    expected = register.base if register is not None else base
     got = UNITS[unit].base
     if expected is None or got == expected:
         return None
@@ -327,17 +327,17 @@ def mismatch(name: str, unit: str, base: str | None = None) -> Mismatch | None:
 
 def kind_mismatch(name: str, kind: Kind) -> Mismatch | None:
     """Why readings of a kind are not of a register; None if they are, or nothing is known of it."""
-    known = register_of(name)
-    if known is None or kind in known.kinds:
+    register = register_of(name)
+    if register is None or kind in register.kinds:
         return None
-    allowed = " or ".join(known.kinds)
+    allowed = " or ".join(register.kinds)
     return Mismatch("kind", f"{name} takes readings of kind {allowed}, not {kind.value}")
 
 
 def kind_of(name: str) -> Kind:
     """The kind of readings that name none."""
-    known = register_of(name)
-    return Kind.DELTA if known is None else known.kinds[0]
+    register = register_of(name)
+    return Kind.DELTA if register is None else register.kinds[0]
 
 
 def asked_mismatch(name: str, unit: str) -> Mismatch | None:

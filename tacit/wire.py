@@ -255,8 +255,8 @@ def rule(item: Item, model: type[BaseModel] | None = None) -> str:
     if model is not None and item["type"] == "extra_forbidden":
         return unknown_field(item["loc"], model)
     words = _WORDS.get(str(item["type"]))
-    said = None if words is None else words(item)
-    message = str(item.get("msg", "")) if said is None else said
+    sentence = None if words is None else words(item)
+    message = str(item.get("msg", "")) if sentence is None else sentence
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
@@ -281,8 +281,8 @@ def errors_of(error: ValidationError, model: type[BaseModel]) -> list[FieldError
 def unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
     """The message on a field that a model's JSON does not have at this path, with the nearest
     name."""
-    known = _names(model, place[:-1])
-    near = get_close_matches(str(place[-1]), known, n=1)
+    names_of_model = _names(model, place[:-1])
+    near = get_close_matches(str(place[-1]), names_of_model, n=1)
     return "no such field" + (f": did you mean {near[0]}?" if near else "")
 
 
@@ -292,11 +292,11 @@ def _names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
     for step in path:
         if isinstance(step, int):
             continue
-        fields = [field for each in models for field in _fields(each).items()]
+        fields = [field for model in models for field in _fields(model).items()]
         inside = [_models(field.annotation) for name, field in fields if name == step]
         if inside:  # pydantic also names the branches of unions, which are no steps of the JSON
-            models = [each for found in inside for each in found]
-    return [name for each in models for name in _fields(each)]
+            models = [inner_model for models_inside in inside for inner_model in models_inside]
+    return [name for model in models for name in _fields(model)]
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -317,10 +317,10 @@ def _one_of(item: Item) -> str | None:
         return None
     sent = item.get("input")
     near = get_close_matches(sent, names, n=1) if isinstance(sent, str) else []
-    asked = f"; did you mean {near[0]}?" if near else ""
+    suggestion = f"; did you mean {near[0]}?" if near else ""
     if len(names) == 1:
         return f"must be {names[0]}"
-    return f"must be one of {', '.join(names[:-1])} or {names[-1]}{asked}"
+    return f"must be one of {', '.join(names[:-1])} or {names[-1]}{suggestion}"
 
 
 def _size(unit: str, bound: str, words: str) -> Callable[[Item], str]:

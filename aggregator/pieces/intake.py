@@ -236,8 +236,8 @@ class Intake:
 
     def _committed(self, items: int, seconds: float) -> None:
         # After the commit and before any sender continues.
-        for held, row, numbers in self._staged:
-            held.add(row, numbers)
+        for held_pieces, row, numbers in self._staged:
+            held_pieces.add(row, numbers)
         for beginning in self._begun.values():
             beginning.remember()
         self._staged, self._begun = [], {}
@@ -248,15 +248,15 @@ class Intake:
         """The lone pieces that a round holds, with rows of other processes or from before a
         start."""
         key, name = item.context.key, item.context.descriptor.round
-        held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
-        if held is None:
-            held = self._held[name] = Held(item.context.descriptor.roster_size)
+        held_pieces = self._held.get(name)  # by name: SQLite gives the key of a purged round again
+        if held_pieces is None:
+            held_pieces = self._held[name] = Held(item.context.descriptor.roster_size)
             while len(self._held) > _KEPT:
                 self._held.popitem(last=False)
         self._held.move_to_end(name)
-        for row, numbers in await piece_store.piece_numbers(transaction, key, held.last):
-            held.add(row, np.frombuffer(numbers, "<u4"))
-        return held
+        for row, numbers in await piece_store.piece_numbers(transaction, key, held_pieces.last):
+            held_pieces.add(row, np.frombuffer(numbers, "<u4"))
+        return held_pieces
 
     async def _flush(self, transaction: Transaction, state: _Round) -> None:
         """Write the lone pieces of a round as one row."""
@@ -316,7 +316,11 @@ class Intake:
         row_id = state.held.row_of(number)
         if row_id is None:
             # written earlier in this very transaction, before a transition flushed it?
-            staged = [row for held, row, at in self._staged if held is state.held and number in at]
+            staged = [
+                row
+                for held_pieces, row, at in self._staged
+                if held_pieces is state.held and number in at
+            ]
             if not staged:
                 return None
             row_id = staged[0]

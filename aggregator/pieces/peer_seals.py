@@ -95,11 +95,11 @@ async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) ->
 
 async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> PublicKeys:
     """The seal keys of a round's other aggregators. Raises PeerKeyMissing."""
-    others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
-    wanted = [entry.seal.public_key_hash for entry in others]
+    other_entries = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
+    key_hashes = [entry.seal.public_key_hash for entry in other_entries]
     async with aggregator.database.reading() as transaction:
-        stored = await store.peer_keys(transaction, wanted)
-    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in stored]
+        stored = await store.peer_keys(transaction, key_hashes)
+    missing = [encode_binary(key_hash) for key_hash in key_hashes if key_hash not in stored]
     if missing:
         raise PeerKeyMissing(extra={"key_hashes": missing})
     return {key_hash: _public_key(raw) for key_hash, raw in stored.items()}
@@ -147,7 +147,7 @@ def incoming_key(
 ) -> bytes:
     """The key under which an aggregator of the round sealed to this one. Raises SealBroken, or
     SealKeyGone after the own key's end."""
-    own = context.seal_secret
+    round_key = context.seal_secret
     if announce is None:
         raise SealBroken("it announces no session")
     ends = SessionEnds(
@@ -155,11 +155,11 @@ def incoming_key(
         party=sender.id,
         party_key=sender.identity_key,
         aggregator=aggregator.id,
-        aggregator_key=own.identity_key,
+        aggregator_key=round_key.identity_key,
         direction=_DIRECTION,
     )
     try:
-        return open_session(announce, ends, own.key)
+        return open_session(announce, ends, round_key.key)
     except SessionRefused as error:
         raise SealBroken(str(error)) from None
 
@@ -191,9 +191,11 @@ async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:
         shares = await rounds.document(transaction, context.key, "relayed_key_shares")
     if shares is None:
         raise RoundNotKeyed
-    made = made_key(aggregator, context, RelayedKeyShares.model_validate_json(shares).shares)
-    remember(aggregator, context, made)
-    return made
+    round_verify_key = made_key(
+        aggregator, context, RelayedKeyShares.model_validate_json(shares).shares
+    )
+    remember(aggregator, context, round_verify_key)
+    return round_verify_key
 
 
 def remember(aggregator: Aggregator, context: RoundContext, key: bytes) -> None:
@@ -210,12 +212,14 @@ def made_key(
 
     Raises KeyShareRefused; RoundClosed, or SealKeyUnavailable, without the own secret.
     """
-    own, descriptor = context.own_key, context.descriptor
+    secret, descriptor = context.own_key, context.descriptor
     if context.elsewhere:
         raise SealKeyUnavailable
-    if own is None or own.verification_secret is None:
+    if secret is None or secret.verification_secret is None:
         raise RoundClosed("the round's keys are destroyed", extra={"included": False})
-    key_shares = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
+    key_shares = {
+        context.index: key_share(secret.verification_secret, context.digest, aggregator.id)
+    }
     for share in shares:
         try:
             index = descriptor.index_of(share.sender)

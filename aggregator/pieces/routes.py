@@ -348,9 +348,9 @@ async def _many(
 
     async def take(places: Sequence[int]) -> None:
         context = carried[places[0]].context
-        own = [(carried[place].sender, carried[place].piece) for place in places]
+        pieces_carried = [(carried[place].sender, carried[place].piece) for place in places]
         try:
-            done = await accept_pieces(parts.aggregator, parts.intake, context, own)
+            done = await accept_pieces(parts.aggregator, parts.intake, context, pieces_carried)
         except DomainError as error:
             if len(by_round) == 1:
                 raise
@@ -372,8 +372,10 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
         try:
             context = await _round_of(request, parts, batch)
             open_batch = partial(open_received, parts.aggregator, context)
-            own = sender if batch.token is None else await _sender(request, parts, batch.token)
-            return await open_batch(own, batch.body)
+            batch_sender = (
+                sender if batch.token is None else await _sender(request, parts, batch.token)
+            )
+            return await open_batch(batch_sender, batch.body)
         except DomainError as error:
             return error
 

@@ -370,19 +370,19 @@ async def session_for(
     nothing can be stored any more. Raises UnknownSession or SessionRefusedHere."""
     if context.own_key is None and not context.elsewhere:
         return None
-    own = context.seal_secret
-    cached = own.sessions.get(sender.key, session)
+    seal_key = context.seal_secret
+    cached = seal_key.sessions.get(sender.key, session)
     if cached is not None:
         return cached
     if announce is not None:
         deployment = context.descriptor.deployment
-        return await begun_by(aggregator, own, deployment, sender, announce)
+        return await begun_by(aggregator, seal_key, deployment, sender, announce)
     async with aggregator.database.reading() as transaction:
-        wrapped = await store.wrapped_key(transaction, own.number, sender.key, session)
+        wrapped = await store.wrapped_key(transaction, seal_key.number, sender.key, session)
     if wrapped is None:
         raise UnknownSession
-    held_session = HeldSession(session, _unwrapped(own, sender, wrapped), wrapped)
-    own.sessions.put(sender.key, held_session)
+    held_session = HeldSession(session, _unwrapped(seal_key, sender, wrapped), wrapped)
+    seal_key.sessions.put(sender.key, held_session)
     return held_session
 
 
@@ -492,11 +492,11 @@ async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session
         raise NotPaired
     if number is None:
         raise UnknownSealKey
-    own = await aggregator.seal_keyring.of(number)
-    session = await begun_by(aggregator, own, coordinator.deployment, sender, signed)
+    seal_key = await aggregator.seal_keyring.of(number)
+    session = await begun_by(aggregator, seal_key, coordinator.deployment, sender, signed)
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, SESSIONS_LOCK)
-        beginning = await Beginning.of(transaction, own, [sender.key])
+        beginning = await Beginning.of(transaction, seal_key, [sender.key])
         new = beginning.add(sender, session)
         await beginning.store(transaction)
     beginning.remember()

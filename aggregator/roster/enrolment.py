@@ -95,24 +95,26 @@ async def pair(
     """
     now = aggregator.clock.now()
     key = request.identity_key
-    wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
+    coordinator_asked = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
         coordinator = await store.coordinator(transaction)
-        same = coordinator is not None and _names(coordinator) == _names(wanted)
+        same = coordinator is not None and _names(coordinator) == _names(coordinator_asked)
         if coordinator is not None and not same and not replace:
             raise AlreadyPaired(extra={"fingerprint": fingerprint(coordinator.identity_key).hex()})
         if not same:
-            await store.put_coordinator(transaction, wanted, now)
+            await store.put_coordinator(transaction, coordinator_asked, now)
         overlap = timedelta(seconds=overlap_s if same else 0)
         await store.end_scope(transaction, Scope.COORDINATOR, now, overlap)
         token, record = mint(
-            (Scope.COORDINATOR,), aggregator.clock, label=f"coordinator of {wanted.deployment}"
+            (Scope.COORDINATOR,),
+            aggregator.clock,
+            label=f"coordinator of {coordinator_asked.deployment}",
         )
         await insert_token(transaction, tables.tokens, record)
     return CoordinatorAnswer(
-        deployment=wanted.deployment,
-        fingerprint=fingerprint(wanted.identity_key).hex(),
+        deployment=coordinator_asked.deployment,
+        fingerprint=fingerprint(coordinator_asked.identity_key).hex(),
         token=token,
     )
 
@@ -281,16 +283,16 @@ async def _check_free(
         raise CuratorEnrolled("roster numbers were given before", pointer="/first")
     ids = request.curators
     hashes = hosted.hashes if hosted is not None else _hashes(ids)
-    taken: set[str] = set()
+    ids_enrolled: set[str] = set()
     if hosted is not None:
         async for names in roster.lone_ids(transaction):
             if _meet(_hashes(names), hashes):
-                taken |= set(ids) & set(names)
+                ids_enrolled |= set(ids) & set(names)
     async for party, theirs in roster.hosted_hashes(transaction):
         if _meet(hashes, theirs):
-            taken |= set(ids) & set(_unpack(await roster.hosted_ids(transaction, party)))
-    if taken:
-        raise CuratorEnrolled(pointer="/curators", extra=places_of(ids, taken))
+            ids_enrolled |= set(ids) & set(_unpack(await roster.hosted_ids(transaction, party)))
+    if ids_enrolled:
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(ids, ids_enrolled))
 
 
 async def _add(

@@ -76,16 +76,16 @@ async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> No
     """
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
-        known = await _paired(transaction)
+        paired = await _paired(transaction)
         try:
-            row = _along(aggregator, known, shown)
+            row = _along(aggregator, paired, shown)
         except IdentityForked as error:
-            row, refused = _pinned(known, known.pin.forking(), shown), error
+            row, refused = _pinned(paired, paired.pin.forking(), shown), error
         except DomainError as error:
-            row, refused = replace(known, shown=shown), error
-        if row != known:
+            row, refused = replace(paired, shown=shown), error
+        if row != paired:
             await roster.set_followed(transaction, row)
-        if _compromised(row.pin) > _compromised(known.pin):
+        if _compromised(row.pin) > _compromised(paired.pin):
             now = aggregator.clock.now()
             await expire_holder(transaction, tables.tokens, Scope.COORDINATOR, None, now)
     if refused is not None:
@@ -100,12 +100,12 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
     """
     clock, holder = aggregator.clock, Holder(Scope.COORDINATOR)
     async with aggregator.database.reading() as transaction:
-        known = await roster.coordinator(transaction)
-        if known is None:
+        paired = await roster.coordinator(transaction)
+        if paired is None:
             raise NotPaired
         statement = request.renewal.statement
         await check_ended(transaction, tables.tokens, statement, holder, clock.now())
-    row = known if request.chain is None else _along(aggregator, known, request.chain)
+    row = paired if request.chain is None else _along(aggregator, paired, request.chain)
     row.pin.check_key(row.identity_key, clock.now())
     asked = check_request(
         request.renewal,
@@ -115,9 +115,9 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
         now=clock.now(),
     )
     async with aggregator.database.begin() as transaction:
-        if await _paired(transaction) != known:
+        if await _paired(transaction) != paired:
             raise RenewalRefused("the pairing changed meanwhile")
-        if row != known:
+        if row != paired:
             await roster.set_followed(transaction, row)
         await tokens.renew(transaction, tables.tokens, asked, holder, clock)
 
@@ -126,21 +126,21 @@ async def confirm_paired(aggregator: Aggregator, compared: bytes) -> PairedCoord
     """The operator compared the fingerprint of a document out of band: it is pinned, in place of
     what was. Raises NotPaired, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
-        known = await _paired(transaction)
-        if known.shown is None:
+        paired = await _paired(transaction)
+        if paired.shown is None:
             raise KeyNotAnchored("the coordinator has shown no document")
-        pin = known.pin.confirmed(known.deployment, known.shown, compared)
-        row = _pinned(known, pin, known.shown)
+        pin = paired.pin.confirmed(paired.deployment, paired.shown, compared)
+        row = _pinned(paired, pin, paired.shown)
         await roster.set_followed(transaction, row)
     return paired_answer(row)
 
 
 async def _paired(transaction: Transaction) -> CoordinatorRow:
     await exclusive(transaction, _COORDINATOR)
-    known = await roster.coordinator(transaction)
-    if known is None:
+    paired = await roster.coordinator(transaction)
+    if paired is None:
         raise NotPaired
-    return known
+    return paired
 
 
 def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) -> CoordinatorRow:
@@ -160,8 +160,8 @@ def _compromised(pin: Pin) -> int:
     """How many replaced keys of the coordinator may have been stolen, as it says. Who revoked
     its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
-    said = [link.statement for link in links if link.statement.document is not None]
-    return sum(statement.reason is Reason.COMPROMISED for statement in said)
+    statements = [link.statement for link in links if link.statement.document is not None]
+    return sum(statement.reason is Reason.COMPROMISED for statement in statements)
 
 
 def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> CoordinatorRow:
@@ -196,15 +196,15 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
             raise UnknownParty
         if coordinator is None:
             raise NotPaired
-        deployment, held = coordinator.deployment, row.identity_key
+        deployment, key_held = coordinator.deployment, row.identity_key
         try:
             key = await identities.follow_replacements(
-                transaction, tables.replaced_keys, deployment, party, held, shown, now
+                transaction, tables.replaced_keys, deployment, party, key_held, shown, now
             )
         except IdentityForked:
             await revoke_subject(transaction, tables.tokens, party, now)
             key = None
-        if key is not None and key != held:
+        if key is not None and key != key_held:
             if await roster.has_identity(transaction, key):
                 raise CuratorEnrolled("the identity is enrolled")
             await roster.set_identity(transaction, row.key, key)
@@ -285,8 +285,8 @@ async def get_identity(request: Request, aggregator: AggregatorPart) -> dict[str
     summary="The chain of its identities: documents, and the links between them",
 )
 async def get_identity_chain(request: Request, aggregator: AggregatorPart) -> Response:
-    found = await own_identity.shown(aggregator.identities)
-    return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+    chain_shown = await own_identity.shown(aggregator.identities)
+    return etag_response(request, chain_shown.model_dump_json(exclude_none=True).encode())
 
 
 @router.put(
@@ -366,10 +366,10 @@ async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) 
 )
 async def get_coordinator_identity(request: Request, aggregator: AggregatorPart) -> Response:
     async with aggregator.database.reading() as transaction:
-        known = await roster.coordinator(transaction)
-    if known is None or known.shown is None:
+        paired = await roster.coordinator(transaction)
+    if paired is None or paired.shown is None:
         raise NotPaired("no chain of a coordinator is known")
-    return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
+    return etag_response(request, paired.shown.model_dump_json(exclude_none=True).encode())
 
 
 @router.post(

@@ -182,8 +182,8 @@ def check_pinned(
         try:
             peer.pin.check_key(entry.identity_key, now)
         except KeyNotAnchored:
-            said = f"aggregator {entry.id} shows another identity than is pinned"
-            raise PeerNotAnchored(said) from None
+            sentence = f"aggregator {entry.id} shows another identity than is pinned"
+            raise PeerNotAnchored(sentence) from None
         if peer.operator != entry.operator:
             raise PeerNotAnchored(f"another operator is pinned for aggregator {entry.id}")
 

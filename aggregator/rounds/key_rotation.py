@@ -81,10 +81,10 @@ async def rotate_keys(aggregator: Aggregator, intake: Intake, *, destroying: boo
 
     Spec: keys, section 5.3.
     """
-    made, retired = await aggregator.seal_keyring.rotate()
+    new_key, retired = await aggregator.seal_keyring.rotate()
     if destroying:
         await destroy_keys(aggregator, intake, retired)
-    return Rotated(made.statement.number, retired, retired if destroying else ())
+    return Rotated(new_key.statement.number, retired, retired if destroying else ())
 
 
 async def destroy_keys(aggregator: Aggregator, intake: Intake, numbers: Sequence[int]) -> None:
@@ -165,10 +165,10 @@ async def sweep_identities(aggregator: Aggregator, intake: Intake) -> int:
     for old in own.replaced():
         assert old.until is not None
         over = aggregator.clock.now() >= old.until
-        left = await _rounds_of(aggregator, old)
+        rounds_left = await _rounds_of(aggregator, old)
         if over:
-            left = await _aborted(aggregator, intake, left)
-        if left or old in own.in_grace(aggregator.clock.now()):
+            rounds_left = await _aborted(aggregator, intake, rounds_left)
+        if rounds_left or old in own.in_grace(aggregator.clock.now()):
             continue
         if over:
             keys = await aggregator.seal_keyring.signed_by(old.public_key)
@@ -197,7 +197,7 @@ async def _rounds_of(aggregator: Aggregator, old: OwnIdentity) -> list[str]:
 
 async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> list[str]:
     """Abort rounds; those that could not be aborted now."""
-    left = []
+    names_left = []
     for name in names:
         try:
             await state_machine.abort(
@@ -205,8 +205,8 @@ async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> 
             )
         except Exception as error:
             _identity_ends_logger.warning("round_not_aborted", round=name, **describe(error))
-            left.append(name)
-    return left
+            names_left.append(name)
+    return names_left
 
 
 # The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3.
@@ -235,9 +235,9 @@ async def succeed_identity(
     directory: DirectoryPart,
     _: Operator,
 ) -> Response:
-    asked = await read_body(request, SuccessorRequest)
+    request_body = await read_body(request, SuccessorRequest)
     try:
-        return answer(request, await rotate_identity(aggregator, intake, asked))
+        return answer(request, await rotate_identity(aggregator, intake, request_body))
     finally:  # after a compromised key tokens ended
         authenticator.forget()
         directory.forget()
@@ -252,8 +252,8 @@ async def succeed_identity(
 async def revoke_identity(
     request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
 ) -> Response:
-    asked = await read_body(request, RevocationRequest)
-    return answer(request, await end_identity(aggregator, intake, asked))
+    request_body = await read_body(request, RevocationRequest)
+    return answer(request, await end_identity(aggregator, intake, request_body))
 
 
 @router.post(
@@ -264,6 +264,6 @@ async def revoke_identity(
 async def rotate_seal_key(
     request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
 ) -> RotatedSealKey:
-    asked = await read_body(request, RotationRequest)
-    done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
+    request_body = await read_body(request, RotationRequest)
+    done = await rotate_keys(aggregator, intake, destroying=request_body.destroy)
     return RotatedSealKey(number=done.number, retired=done.retired, destroyed=done.destroyed)

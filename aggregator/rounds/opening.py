@@ -106,12 +106,12 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
             return await _opened_before(transaction, row, digest), False
     if descriptor.deployment != coordinator.deployment:
         raise DescriptorRefused("the round belongs to another deployment")
-    own = await _own_entry(aggregator, descriptor)
+    own_entry = await _own_entry(aggregator, descriptor)
     await check_peers(aggregator, descriptor)
     check_policy(aggregator, descriptor)
     await _check_promise_once(aggregator, descriptor)
     async with aggregator.lock(descriptor.round):
-        return await _open(aggregator, signed, digest, own)
+        return await _open(aggregator, signed, digest, own_entry)
 
 
 async def _opened_before(transaction: Transaction, row: RoundRow, digest: bytes) -> str:
@@ -152,15 +152,15 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Sea
     if not is_own or entry.operator != aggregator.settings.operator:
         raise DescriptorRefused("the entry of this aggregator is not its own")
     try:
-        own = await aggregator.seal_keyring.of(entry.seal.number)
+        key_kept = await aggregator.seal_keyring.of(entry.seal.number)
     except SealKeyGone:
         raise DescriptorRefused("the seal key of this aggregator is not in use") from None
-    if own.signed.statement != entry.seal:
+    if key_kept.signed.statement != entry.seal:
         raise DescriptorRefused("the seal key of this aggregator is not its own")
-    refusal = await aggregator.seal_keyring.may_open(own, descriptor.deadline)
+    refusal = await aggregator.seal_keyring.may_open(key_kept, descriptor.deadline)
     if refusal is not None:
         raise DescriptorRefused(refusal)
-    return own
+    return key_kept
 
 
 def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
@@ -242,9 +242,9 @@ async def _open(
     async def run(transaction: Transaction) -> int | str:
         """The key of the new round, or the answer to a descriptor that is known by now."""
         await exclusive(transaction, ROUNDS_LOCK)
-        known = await round_store.round_row(transaction, descriptor.round)
-        if known is not None:
-            return await _opened_before(transaction, known, digest)
+        opened_before = await round_store.round_row(transaction, descriptor.round)
+        if opened_before is not None:
+            return await _opened_before(transaction, opened_before, digest)
         await refuse_expired(transaction, descriptor.round)
         await _demand_published(transaction, own)
         key = await round_store.add_round(

@@ -183,21 +183,21 @@ async def _add_lone(
     count = 0
     large = int(listed.sum()) * context.dimension >= LARGE_ROWS
     async with aggregator.database.reading(large=large) as transaction:
-        held = await piece_store.piece_numbers(transaction, context.key, 0)
+        lone_pieces = await piece_store.piece_numbers(transaction, context.key, 0)
 
         def words(row: tuple[int, bytes]) -> int:
             return len(row[1]) // 4 * context.dimension
 
         # read in one go: one row, or several of not more than a block's words
-        for block in batches(held, words, _BLOCK_WORDS, _ROWS):
+        for block in batches(lone_pieces, words, _BLOCK_WORDS, _ROWS):
             rows = await piece_store.rows_by_id(transaction, [row for row, _ in block])
             numbers = np.concatenate([np.frombuffer(row.numbers, "<u4") for row in rows])
-            wanted = numbers[listed[numbers]].tolist()
-            senders = await roster.lone_by_number(transaction, wanted)
+            lone_numbers = numbers[listed[numbers]].tolist()
+            senders = await roster.lone_by_number(transaction, lone_numbers)
             total = await asyncio.to_thread(
                 _add_rows, aggregator, context, rows, senders, listed, heard, total
             )
-            count += len(wanted)
+            count += len(lone_numbers)
     return total, count
 
 
@@ -432,12 +432,12 @@ def _checked_manifest(
     if salt is None:
         raise ManifestRefused("without a salt nobody could check how many took part")
     manifest, digest = _agreed(request, manifest_of(context.descriptor, request.accepted, salt))
-    own = Signed[AcceptedSet].model_validate_json(accepted or "")
-    if context.index not in manifest.quorum or own not in request.accepted:
+    own_set = Signed[AcceptedSet].model_validate_json(accepted or "")
+    if context.index not in manifest.quorum or own_set not in request.accepted:
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
-    if not sets.is_subset(manifest.members, own.statement.members or b""):
+    if not sets.is_subset(manifest.members, own_set.statement.members or b""):
         raise ManifestRefused("the manifest lists curators whose pieces are not held")
-    if not set(manifest.contributions) <= set(own.statement.contributions):
+    if not set(manifest.contributions) <= set(own_set.statement.contributions):
         raise ManifestRefused("the manifest lists noise that is not held")
     return manifest, digest
 
@@ -561,8 +561,8 @@ def _checked_commitments(
     """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
     assert row.manifest_hash is not None
     check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
-    own = Signed[Commitment].model_validate_json(row.commitment or "")
-    if own not in request.commitments:
+    own_commitment = Signed[Commitment].model_validate_json(row.commitment or "")
+    if own_commitment not in request.commitments:
         raise CommitmentRefused("the commitment of this aggregator is not the one it signed")
     together = b"".join(sorted(item.digest() for item in request.commitments))
     return hashlib.sha256(together).digest()

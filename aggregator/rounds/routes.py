@@ -84,11 +84,11 @@ async def seal_transcript(
     async with aggregator.database.reading() as transaction:
         coordinator = await roster.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
-    own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
+    own_reveals = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (
         revealed is None
         or transcript.descriptor.statement != context.descriptor
-        or [reveal.model_dump_json() for reveal in own] != [revealed]
+        or [reveal.model_dump_json() for reveal in own_reveals] != [revealed]
     ):
         raise TranscriptRefused("not what this aggregator opened and revealed")
     if coordinator is None:

@@ -129,11 +129,11 @@ async def _sent_alone(transaction: Transaction, context: RoundContext) -> bytes:
 
 
 async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> bytes:
-    left = await roster.left_runs(transaction, size)
-    if not left:
+    departed = await roster.left_runs(transaction, size)
+    if not departed:
         return bitmap
     members = sets.unpack(bitmap, size).copy()
-    for first, count in left:
+    for first, count in departed:
         members[first : first + count] = False
     return sets.pack(members)
 
@@ -276,12 +276,12 @@ async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
     context = await aggregator.round(round_id)
     size = context.descriptor.roster_size
     try:
-        wanted = sets.unpack(members, size)
+        awaited_numbers = sets.unpack(members, size)
     except ValueError as error:
         raise Invalid(str(error), pointer="/members") from None
     async with aggregator.database.reading() as transaction:
         accepted = sets.unpack(await held_members(transaction, context), size)
-    return int((wanted & ~accepted).sum())
+    return int((awaited_numbers & ~accepted).sum())
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:

@@ -142,8 +142,8 @@ def _decided(
             for text in contents
         ]
         decision = prio3.decide(bound, rows)
-        own = evaluated.own(slice(at, until))
-        outcomes[at - items.start : until - items.start] = prio3.outcomes(own, decision)
+        own_items = evaluated.own(slice(at, until))
+        outcomes[at - items.start : until - items.start] = prio3.outcomes(own_items, decision)
         offset, at = end, until
     return outcomes
 
@@ -346,13 +346,13 @@ class Verifying:
         await self.remember(context, RoundState.FROZEN)
         async with self.aggregator.lock(round_id):
             stored = await self._read(context, "verification", "verdict")
-            candidates, (own, verdict) = stored.candidates, stored.documents
-            if own is None or candidates is None:
+            candidates, (own_document, verdict) = stored.candidates, stored.documents
+            if own_document is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
             verifications = await asyncio.to_thread(
                 check_verifications, context.descriptor, candidates, request.verifications
             )
-            if Signed[Verification].model_validate_json(own) not in request.verifications:
+            if Signed[Verification].model_validate_json(own_document) not in request.verifications:
                 raise VerificationRefused("the own verification is not the one that was signed")
             if verdict is not None:
                 before = Signed[Verdict].model_validate_json(verdict).statement

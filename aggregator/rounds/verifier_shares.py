@@ -195,9 +195,11 @@ class Evaluation:
         database, context = self._aggregator.database, self._context
         async with database.reading() as transaction:
             rows = [
-                (row, len(held) // 4)
-                for row, held in await piece_store.piece_numbers(transaction, context.key, 0)
-                if (place_of[np.frombuffer(held, "<u4")] >= 0).any()
+                (row, len(held_numbers) // 4)
+                for row, held_numbers in await piece_store.piece_numbers(
+                    transaction, context.key, 0
+                )
+                if (place_of[np.frombuffer(held_numbers, "<u4")] >= 0).any()
             ]
         record = LONE_PREFIX_BYTES + self._plan.of(1).share_bytes(context.index)
 
@@ -209,8 +211,8 @@ class Evaluation:
         for some in batches(rows, size, READ_BYTES):
             async with database.reading() as transaction:
                 read = await piece_store.rows_by_id(transaction, [row for row, _ in some])
-                wanted = [int(number) for row in read for number in _numbers(row, place_of)]
-                senders = await roster.lone_by_number(transaction, wanted)
+                lone_numbers = [int(number) for row in read for number in _numbers(row, place_of)]
+                senders = await roster.lone_by_number(transaction, lone_numbers)
             waiting += await asyncio.to_thread(self._opened, read, senders, place_of)
             while len(waiting) >= AT_ONCE or record * len(waiting) >= READ_BYTES:
                 now, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
@@ -260,15 +262,17 @@ class Evaluation:
         for some in batches(zip(places, listed, strict=True), self._size, READ_BYTES, AT_ONCE):
             async with database.reading() as transaction:
                 if not rows:
-                    kept = await held_parts(transaction, context)
-                    rows = {part.place: held for part, held in kept.items()}
-                held = [rows[part.place] for _, part in some]
-                bodies = await piece_store.batch_bodies(transaction, [row.id for row, _ in held])
+                    parts_held = await held_parts(transaction, context)
+                    rows = {part.place: held_part for part, held_part in parts_held.items()}
+                rows_of_parts = [rows[part.place] for _, part in some]
+                bodies = await piece_store.batch_bodies(
+                    transaction, [row.id for row, _ in rows_of_parts]
+                )
             sealed = [
                 (place, part.curators, host, bodies[row.id])
-                for (place, part), (row, host) in zip(some, held, strict=True)
+                for (place, part), (row, host) in zip(some, rows_of_parts, strict=True)
             ]
-            alike = [list(own) for _, own in groupby(sealed, key=lambda item: item[1])]
+            alike = [list(same_host) for _, same_host in groupby(sealed, key=lambda item: item[1])]
             for shares in await asyncio.to_thread(self._verified_parts, alike, evaluated):
                 if taken is not None:
                     await taken(shares)
@@ -435,8 +439,8 @@ async def take_chunk(
     """Store another aggregator's chunk as received. Raises UnknownChunk, SealBrokenHere or
     RoundClosed."""
     chunks = Chunks(context, candidates)
-    others = index != context.index and index < len(context.descriptor.aggregators)
-    if not others or number >= len(chunks):
+    from_peer = index != context.index and index < len(context.descriptor.aggregators)
+    if not from_peer or number >= len(chunks):
         raise UnknownChunk
     if not stands_at(chunks.place(index, number), body):
         raise SealBrokenHere("a chunk of another round, place or length")
@@ -469,10 +473,10 @@ async def held_chunks(
     """The chunk of this number of every aggregator, by index, sealed; those that were brought come
     before those held. Raises SharesMissing."""
     sealed_chunks = dict(brought)
-    wanted = set(range(len(context.descriptor.aggregators))) - set(sealed_chunks)
-    if wanted:
+    awaited = set(range(len(context.descriptor.aggregators))) - set(sealed_chunks)
+    if awaited:
         async with aggregator.database.reading() as transaction:
-            for index in wanted:
+            for index in awaited:
                 body = await rounds.chunk_body(transaction, context.key, index, number)
                 if body is None:  # the round was aborted meanwhile
                     raise SharesMissing

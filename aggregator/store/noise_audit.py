@@ -155,24 +155,22 @@ async def named(transaction: Transaction, numbers: Sequence[int]) -> dict[int, N
     result: dict[int, Named] = {}
     lone = parties.c.kind == PartyKind.CURATOR.value
     for start in range(0, len(numbers), _CHUNK):
-        found = await transaction.execute(
+        rows = await transaction.execute(
             select(parties.c.first, parties.c.id, parties.c.left).where(
                 lone, parties.c.first.in_(numbers[start : start + _CHUNK])
             )
         )
-        result.update(
-            (int(row.first), Named(row.id, row.id, row.left is not None)) for row in found
-        )
+        result.update((int(row.first), Named(row.id, row.id, row.left is not None)) for row in rows)
     missing = sorted(set(numbers) - set(result))
     if missing:
         hosts = await transaction.execute(
             select(parties).where(~lone, parties.c.first <= missing[-1])
         )
         for host in hosts:
-            own = [item for item in missing if 0 <= item - host.first < host.curators]
-            if own:
+            missing_of_host = [item for item in missing if 0 <= item - host.first < host.curators]
+            if missing_of_host:
                 packed = await roster.hosted_ids(transaction, host.key)
                 ids = zlib.decompress(packed).decode().split("\n")
-                for item in own:
+                for item in missing_of_host:
                     result[item] = Named(ids[item - host.first], host.id, host.left is not None)
     return result

@@ -97,12 +97,12 @@ async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
 
 async def rows_by_id(transaction: Transaction, row_ids: Sequence[int]) -> list[PieceRow]:
     """These rows of lone pieces, in the order of their ids."""
-    found: list[PieceRow] = []
+    piece_rows: list[PieceRow] = []
     for start in range(0, len(row_ids), _CHUNK):
-        wanted = {"rows": row_ids[start : start + _CHUNK]}
-        rows = await transaction.execute(_BY_ID, wanted)
-        found += [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in rows]
-    return found
+        parameters = {"rows": row_ids[start : start + _CHUNK]}
+        rows = await transaction.execute(_BY_ID, parameters)
+        piece_rows += [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in rows]
+    return piece_rows
 
 
 # --- batches -------------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ async def batch_parts(
     parts: list[BatchRow] = []
     for first in range(0, len(segments), _CHUNK):
         for start in range(0, len(hosts), _CHUNK):
-            wanted = {
+            parameters = {
                 "round_key": key,
                 "segments": segments[first : first + _CHUNK],
                 "hosts": hosts[start : start + _CHUNK],
             }
-            parts += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
+            parts += [BatchRow(*row) for row in await transaction.execute(_PARTS, parameters)]
     return parts
 
 
@@ -154,8 +154,8 @@ async def batch_bodies(transaction: Transaction, row_ids: Sequence[int]) -> dict
     """The sealed bytes of batches, by row; empty once they are destroyed."""
     bodies: dict[int, bytes] = {}
     for start in range(0, len(row_ids), _CHUNK):
-        wanted = {"rows": row_ids[start : start + _CHUNK]}
-        bodies.update((row.id, row.body) for row in await transaction.execute(_BODIES, wanted))
+        parameters = {"rows": row_ids[start : start + _CHUNK]}
+        bodies.update((row.id, row.body) for row in await transaction.execute(_BODIES, parameters))
     return bodies
 
 

@@ -94,14 +94,14 @@ async def hosted_ids(transaction: Transaction, party: int) -> bytes:
 
 async def lone_ids(transaction: Transaction) -> AsyncIterator[list[str]]:
     """The ids of all active lone curators, in pages."""
-    wanted = (
+    lone_parties = (
         select(parties.c.key, parties.c.id)
         .where(parties.c.left.is_(None), parties.c.kind == PartyKind.CURATOR.value)
         .order_by(parties.c.key)
         .limit(_PAGE)
     )
     after = -1
-    while rows := (await transaction.execute(wanted.where(parties.c.key > after))).all():
+    while rows := (await transaction.execute(lone_parties.where(parties.c.key > after))).all():
         yield [row.id for row in rows]
         after = rows[-1].key
 

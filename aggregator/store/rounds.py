@@ -340,8 +340,8 @@ async def put_chunk(
 
 async def chunk_body(transaction: Transaction, key: int, position: int, chunk: int) -> bytes | None:
     """A chunk."""
-    wanted = {"round_key": key, "position": position, "chunk": chunk}
-    content: bytes | None = (await transaction.execute(_BODY, wanted)).scalar_one_or_none()
+    parameters = {"round_key": key, "position": position, "chunk": chunk}
+    content: bytes | None = (await transaction.execute(_BODY, parameters)).scalar_one_or_none()
     return content
 
 

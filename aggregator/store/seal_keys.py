@@ -139,8 +139,8 @@ async def highest(transaction: Transaction) -> int:
 
 async def numbers(transaction: Transaction, *states: KeyState) -> tuple[int, ...]:
     """The numbers of keys in these states."""
-    wanted = seal_keys.c.state.in_([state.value for state in states])
-    return tuple((await transaction.execute(select(seal_keys.c.number).where(wanted))).scalars())
+    in_states = seal_keys.c.state.in_([state.value for state in states])
+    return tuple((await transaction.execute(select(seal_keys.c.number).where(in_states))).scalars())
 
 
 async def count_waiting(transaction: Transaction) -> int:
@@ -222,10 +222,10 @@ async def delete_sessions(transaction: Transaction, number: int, most: int) -> b
     parties = select(sessions.c.party).where(sessions.c.seal_key == number)
     result = await transaction.execute(parties.order_by(sessions.c.party).limit(1).offset(most))
     bound = result.scalar_one_or_none()
-    wanted = sessions.c.seal_key == number
+    condition = sessions.c.seal_key == number
     if bound is not None:
-        wanted = and_(wanted, sessions.c.party <= bound)
-    await transaction.execute(delete(sessions).where(wanted))
+        condition = and_(condition, sessions.c.party <= bound)
+    await transaction.execute(delete(sessions).where(condition))
     return bound is None
 
 
@@ -320,8 +320,8 @@ async def wrapped_key(
     transaction: Transaction, number: int, party: int, session: bytes
 ) -> bytes | None:
     """The wrapped key of a session."""
-    wanted = {"number": number, "sender": party, "id": session}
-    wrapped: bytes | None = (await transaction.execute(_ONE, wanted)).scalar_one_or_none()
+    parameters = {"number": number, "sender": party, "id": session}
+    wrapped: bytes | None = (await transaction.execute(_ONE, parameters)).scalar_one_or_none()
     return wrapped
 
 
@@ -331,8 +331,8 @@ async def sessions_of_parties(
     """The wrapped keys of all sessions of some parties under a seal key, by party and session."""
     sessions_by_party: dict[int, dict[bytes, bytes]] = {party: {} for party in parties}
     for start in range(0, len(parties), _CHUNK):
-        wanted = {"number": number, "senders": parties[start : start + _CHUNK]}
-        for row in await transaction.execute(_OF_PARTIES, wanted):
+        parameters = {"number": number, "senders": parties[start : start + _CHUNK]}
+        for row in await transaction.execute(_OF_PARTIES, parameters):
             sessions_by_party[row.party][row.session] = row.wrapped
     return sessions_by_party
 

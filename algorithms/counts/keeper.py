@@ -55,15 +55,15 @@ def tossed(
 ) -> Ints:
     """By a coin for each. The limit is asked after each block: where empty ones alone pass it, so
     does the sum, whatever is occupied."""
-    coin, found, total = Bernoulli(chance), [np.zeros(0, np.int64)], 0
+    coin, places_shown, total = Bernoulli(chance), [np.zeros(0, np.int64)], 0
     coins = cells - taken.size
     for start in range(0, coins, COIN_BLOCK):
         beat()
         shown = coin.draw(source, min(COIN_BLOCK, coins - start))
-        found.append(start + np.flatnonzero(shown))
-        total += found[-1].size
+        places_shown.append(start + np.flatnonzero(shown))
+        total += places_shown[-1].size
         limit(total)
-    return free_places(taken, np.concatenate(found))
+    return free_places(taken, np.concatenate(places_shown))
 
 
 def free_places(taken: Ints, ranks: Ints) -> Ints:
@@ -85,7 +85,7 @@ def heads(
     scale = min(max(1, (1 - chance) // chance), SCALE_LIMIT)
     law, rest = DiscreteLaplace(Fraction(scale)), Bernoulli(_kept(chance, scale))
     often = float(chance / rest.probability)
-    found: list[Ints] = []
+    places_of_heads: list[Ints] = []
     place = -1
     while place < coins - 1:
         beat()
@@ -93,9 +93,9 @@ def heads(
         drawn = law.draw(source, min(int(expected + 4 * expected**0.5) + 16, _BATCH))
         # Z is G or -1 - G with a coin that does not depend on G.
         places = place + np.cumsum((drawn ^ (drawn >> 63)) + 1)
-        found.append(places[rest.draw(source, places.size)])
+        places_of_heads.append(places[rest.draw(source, places.size)])
         place = int(places[-1])
-    all_places = np.concatenate(found)
+    all_places = np.concatenate(places_of_heads)
     inside: Ints = all_places[: np.searchsorted(all_places, coins)]
     return inside
 
@@ -246,9 +246,9 @@ class _Kept:
     @cached_property
     def _seen(self) -> Seen:
         """Kept from the first time on that passing ones are read."""
-        seen = Seen(self._question, self._counts)
-        self._keeper.seen.append(seen)
-        return seen
+        counts_seen = Seen(self._question, self._counts)
+        self._keeper.seen.append(counts_seen)
+        return counts_seen
 
     def dense(self) -> Numbers:
         """All counts, each with noise."""
@@ -274,14 +274,14 @@ class _Kept:
             noisy = test.noisy(true, counted)
             lived = noisy >= test.threshold
             found.append(Passed(cells[lived], noisy[lived]))
-            held = np.flatnonzero(test_of == place)
-            ends = np.cumsum(sizes[held])
-            shift = firsts[held] - (ends - sizes[held])
-            of_cell = np.searchsorted(held, group[test_of[group] == place])
-            taken = cells - shift[of_cell]
+            cells_of_test = np.flatnonzero(test_of == place)
+            ends = np.cumsum(sizes[cells_of_test])
+            shift = firsts[cells_of_test] - (ends - sizes[cells_of_test])
+            of_cell = np.searchsorted(cells_of_test, group[test_of[group] == place])
+            shifted_cells = cells - shift[of_cell]
             beat = self._keeper.report
             many = int(ends[-1])
-            places = self._keeper.empties(many, taken, test.chance, empty, beat, limit)
+            places = self._keeper.empties(many, shifted_cells, test.chance, empty, beat, limit)
             shown = places + shift[np.searchsorted(ends, places, side="right")]
             found.append(Passed(shown, test.passing(shown.size, empty)))
         nothing = np.zeros(0, np.int64)

@@ -65,8 +65,8 @@ _CLEAR: Final = 3
 
 @dataclass(frozen=True)
 class ErrorOfCounts:
-    """Of things with a count of `first` to `last` (None: no end), file less truth: mean, standard
-    deviation, and the range in which 95 of 100 differences lie."""
+    """The differences of released and true counts, for released counts from `first` to `last`
+    (None: no end): mean, standard deviation, and the range of 95 in 100."""
 
     first: int
     last: int | None
@@ -109,7 +109,7 @@ class Seen:
     def part(self, chosen: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
         """The chosen things."""
         parts = (self.truth, self.released, self.short, self.long)
-        return Seen(*(each[chosen] for each in parts))
+        return Seen(*(part[chosen] for part in parts))
 
     @staticmethod
     def together(runs: Sequence[Seen]) -> Seen:
@@ -173,22 +173,28 @@ def probes(largest: float) -> Floats:
 def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCounts, ...]:
     """Bias and spread by the probes where there are any. absent: up to what true count things are
     missing from the file more often than once in 20 times."""
-    found = []
+    classes = []
     for first, last in pairwise((*_EDGES, math.inf)):
         inside = [
-            part.part((np.rint(each) >= first) & (np.rint(each) < last))
-            for part, each in ((probed, probed.truth), (known, known.truth))
+            part.part((np.rint(counts_of_part) >= first) & (np.rint(counts_of_part) < last))
+            for part, counts_of_part in ((probed, probed.truth), (known, known.truth))
         ]
-        of_class = next((each for each in inside if each.truth.size), None)
+        of_class = next(
+            (counts_of_part for counts_of_part in inside if counts_of_part.truth.size), None
+        )
         # In each quarter of the class, so that the range does not rest on how counts spread in it.
         sets = [*_quarters(inside[0]), inside[1]]
         shown = (np.rint(known.released) >= first) & (np.rint(known.released) < last)
-        sets = [each for each in (*sets, known.part(shown)) if each.truth.size]
+        sets = [
+            counts_of_part
+            for counts_of_part in (*sets, known.part(shown))
+            if counts_of_part.truth.size
+        ]
         if sets:
             error = sets[0].released - sets[0].truth if of_class is None else of_class.error
             low = min(float(np.quantile(each.long, _INSIDE[0])) for each in sets)
             high = max(float(np.quantile(each.short, _INSIDE[1])) for each in sets)
-            found.append(
+            classes.append(
                 ErrorOfCounts(
                     int(first),
                     None if math.isinf(last) else int(last) - 1,
@@ -198,12 +204,12 @@ def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCou
                     high,
                 )
             )
-    return tuple(found)
+    return tuple(classes)
 
 
 def _quarters(seen: Seen) -> list[Seen]:
     order = np.argsort(seen.truth, kind="stable")
-    return [seen.part(each) for each in np.array_split(order, 4)]
+    return [seen.part(places) for places in np.array_split(order, 4)]
 
 
 def errors_of_counts(
@@ -227,22 +233,22 @@ def errors_of_counts(
         like = np.clip(near, 0, noisy.size - 1)
         clear = noisy[like] > _CLEAR * scale
         part = np.divide(released[like], noisy[like], out=np.zeros(again.size), where=clear)
-        found = np.where(clear, again * part, again + released[like] - noisy[like])
+        changed = np.where(clear, again * part, again + released[like] - noisy[like])
         if cut is not None:
-            found = np.where(again < cut.least, 0.0, found)
-        return np.maximum(np.rint(found), 0.0)
+            changed = np.where(again < cut.least, 0.0, changed)
+        return np.maximum(np.rint(changed), 0.0)
 
     true = np.tile(probes(float(released.max())), RUNS)
     probed = Seen.of(true, made(true + _noise(generator, scale, draws, true.size)))
-    held = np.tile(noisy, RUNS)
-    truth = np.maximum(held - _noise(generator, scale, draws, held.size), 0.0)
-    known = [Seen.of(truth, np.tile(released, RUNS))]
+    noisy_again = np.tile(noisy, RUNS)
+    truth = np.maximum(noisy_again - _noise(generator, scale, draws, noisy_again.size), 0.0)
+    counts_known = [Seen.of(truth, np.tile(released, RUNS))]
     if cut is not None:
         nobody = np.zeros(RUNS * cut.others)  # who passes by noise alone
         passed = Seen.of(nobody, made(_noise(generator, scale, draws, nobody.size)))
-        known.append(passed.part(passed.released > 0))
+        counts_known.append(passed.part(passed.released > 0))
     absent = 0.0 if cut is None else cut.least + math.log(10) * scale * math.sqrt(draws)
-    return by_class(Seen.together(known), probed, max(absent, 0.0))
+    return by_class(Seen.together(counts_known), probed, max(absent, 0.0))
 
 
 def _noise(generator: np.random.Generator, scale: float, draws: float, count: int) -> Floats:

@@ -114,12 +114,12 @@ def cells_at_most(planned: PlannedQuestion, before: int | None, records: int | N
 
 def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, Any]:
     """The figures of a preview: JSON values."""
-    steps, words, own, before = [], 0, 0, None
+    steps, words, curator_bytes, before = [], 0, 0, None
     for planned in questions:
         cells = cells_at_most(planned, before, asking.records)
         steps.append(_step(planned, asking, cells))
         words += cells
-        own += _bytes(cells, asking)
+        curator_bytes += _bytes(cells, asking)
         before = planned.threshold
     rarest = max((question.threshold or 0 for question in questions), default=0)
     result: dict[str, Any] = {
@@ -129,14 +129,14 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         "seeds, without headers and proofs, if all n_max curators participate",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
-            (_figure(mean_absolute_error(asking.draws, each.scale)) for each in questions),
+            (_figure(mean_absolute_error(asking.draws, question.scale)) for question in questions),
             key=float,
         ),
         "smallest_count_that_shows": rarest,
         "rounds": len(questions),
         "words_expected_at_most": words,
-        "bytes_of_a_curator": own,
-        "bytes_in_total": own * asking.curators,
+        "bytes_of_a_curator": curator_bytes,
+        "bytes_in_total": curator_bytes * asking.curators,
         "days_at_most": _figure(len(questions) * asking.deadline_s / DAY_S),
         "steps": steps,
     }
@@ -254,29 +254,35 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
     def next_sums(run: Run[State]) -> Sequence[CountSum]:
         """Parts that are not opened yet. Before anything is, the first part alone: its round makes
         the debit, and anyone who misses it stays out."""
-        found = question(run)
-        if found is None:
+        asked_question = question(run)
+        if asked_question is None:
             return ()
-        if int(found.sizes.sum()) > MOST_CELLS:
+        if int(asked_question.sizes.sum()) > MOST_CELLS:
             raise NotOverCurators(f"a question has more than {MOST_CELLS} cells")
         opened = {first for first, _ in run.opened}
-        left = [part for part in sum_of(counting.counter, found).parts if part.first not in opened]
-        return left if run.steps else left[:1]
+        remaining_parts = [
+            part
+            for part in sum_of(counting.counter, asked_question).parts
+            if part.first not in opened
+        ]
+        return remaining_parts if run.steps else remaining_parts[:1]
 
     def next_sum(run: Run[State]) -> CountSum | None:
         return next(iter(next_sums(run)), None)
 
     def absorb(run: Run[State], asked: RecordSum, opened: Ints) -> Run[State]:
-        found = question(run)
-        assert found is not None
+        asked_question = question(run)
+        assert asked_question is not None
         assert isinstance(asked, CountSum)
         parts = sorted((*run.opened, (asked.first, opened)), key=lambda part: part[0])
-        run = replace(run, steps=(*run.steps, _figures(found, asked)))
+        run = replace(run, steps=(*run.steps, _figures(asked_question, asked)))
         if len(parts) < len(asked.parts):
             return replace(run, opened=tuple(parts))
         algorithm = counting.questions(run.params, run.draws)
         words = [words for _, words in parts]
-        state = algorithm.absorb(run.state, found, Opened(found, asked.whole(words)))
+        state = algorithm.absorb(
+            run.state, asked_question, Opened(asked_question, asked.whole(words))
+        )
         return replace(run, state=state, opened=())
 
     def aborted(run: Run[State], _asked: RecordSum) -> Run[State] | None:
@@ -284,15 +290,15 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         return None if state is None else replace(run, state=state, ended=True)
 
     def release(run: Run[State]) -> Outcome:
-        found = counting.release(run.params, run.state)
-        report = by_rounds(found.report)
+        outcome = counting.release(run.params, run.state)
+        report = by_rounds(outcome.report)
         report = report.model_copy(
             update={
                 "caveats": (*report.caveats, *((TRUNCATED,) if run.ended else ())),
                 "details": {**report.details, "draws_of_noise": str(run.draws), "steps": run.steps},
             }
         )
-        return replace(found, result={**found.result, "truncated": run.ended}, report=report)
+        return replace(outcome, result={**outcome.result, "truncated": run.ended}, report=report)
 
     return FederatedRounds(
         scope=scope,

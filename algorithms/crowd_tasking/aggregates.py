@@ -169,16 +169,16 @@ def deconvolved(
     reach = math.ceil(min(12 * scale, 30 * (upper - lower)) / width)
     inner = lower + (np.arange(-reach, LATTICE + reach) + 0.5) * width
     limits = np.concatenate([[-np.inf], inner, [np.inf]])
-    seen = np.bincount(np.searchsorted(inner, values), minlength=limits.size - 1) / values.size
+    observed = np.bincount(np.searchsorted(inner, values), minlength=limits.size - 1) / values.size
     reached = cumulative(limits[:, None] - lattice, scale, parts)
     likely = np.maximum(np.diff(reached, axis=0), 1e-300)
     mass = np.full(LATTICE, 1 / LATTICE)
-    used = seen > 0
-    likely, seen = likely[used], seen[used]
+    used = observed > 0
+    likely, observed = likely[used], observed[used]
     for _ in range(ITERATIONS):
-        mass = mass * (likely.T @ (seen / (likely @ mass)))
-    found = np.bincount(bucket_of(lattice, edges), weights=mass, minlength=edges.size - 1)
-    return np.asarray(found, np.float64)
+        mass = mass * (likely.T @ (observed / (likely @ mass)))
+    masses = np.bincount(bucket_of(lattice, edges), weights=mass, minlength=edges.size - 1)
+    return np.asarray(masses, np.float64)
 
 
 # ------------------------------------------------------------------------------------ classifiers

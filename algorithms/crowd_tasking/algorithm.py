@@ -194,7 +194,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     if dataset.labels is None:
         raise BadRows("a classifier needs a label for each row")
     assert params.classes is not None
-    places = {str(each): place for place, each in enumerate(params.classes)}
+    places = {str(label): place for place, label in enumerate(params.classes)}
     if not set(dataset.labels.values) <= set(places):
         raise BadRows("a label is none of the classes, which are whole numbers as they are written")
     return np.array([places[value] for value in dataset.labels.values], np.int64)[
@@ -208,17 +208,19 @@ def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
     if len(dataset.columns) != params.dimension:
         raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
     names = [coordinate.name for coordinate in params.sensor.coordinates]
-    found = [dataset.columns.index(name) for name in names if name in dataset.columns]
-    if found and len(found) < len(names):
+    positions = [dataset.columns.index(name) for name in names if name in dataset.columns]
+    if positions and len(positions) < len(names):
         raise BadRows("some columns have names of coordinates, others have not")
-    return found or list(range(params.dimension))
+    return positions or list(range(params.dimension))
 
 
 def _willing(users: Texts, task: Task) -> Bools:
     """Which users join: epsilon_u >= epsilon_a, or no limit set."""
     limits: Mapping[str, Fraction] = task.params.epsilon_limits or {}
-    asked = task.asked_of_users
-    return np.array([admits(limits.get(user, asked), asked) for user in users.values], np.bool_)
+    task_epsilon = task.asked_of_users
+    return np.array(
+        [admits(limits.get(user, task_epsilon), task_epsilon) for user in users.values], np.bool_
+    )
 
 
 def _blocks(
@@ -280,9 +282,9 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
 def _buckets_of(block: _Block, task: Task, context: Context) -> Ints:
     """(T, d) how many subset reports of each round hold each bucket."""
     mechanism = task.subsets
-    held = mechanism.held(block.readings, context.noise("reports", block.number))
+    bucket_counts = mechanism.held(block.readings, context.noise("reports", block.number))
     result = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
-    np.add.at(result, block.rounds - 1, held)
+    np.add.at(result, block.rounds - 1, bucket_counts)
     return result
 
 
@@ -323,8 +325,8 @@ def histogram_of_subsets(
     """The aggregator's part of report `subset`, and the shares (d,), NaN without a report. counts
     (T, d): how many reports of each round hold each bucket."""
     law, params = task.subset, task.params
-    held = counts.sum(axis=1) // law.size
-    total = int(held.sum())
+    reports_of_round = counts.sum(axis=1) // law.size
+    total = int(reports_of_round.sum())
     edges = np.array(params.bucket_edges)
     estimated = np.full(law.buckets, np.nan)
     if total:
@@ -337,9 +339,11 @@ def histogram_of_subsets(
         "shares": [_number(share) for share in estimated],
         "standard_error_of_an_empty_bucket": _number(law.deviation(total)) if total else None,
     }
-    each = np.stack([law.shares(row, max(1, int(n))) for row, n in zip(counts, held, strict=True)])
-    each[held == 0] = np.nan
-    files = () if each.size > _MOST_CELLS else (_shares_file(each, edges),)
+    estimates = np.stack(
+        [law.shares(row, max(1, int(n))) for row, n in zip(counts, reports_of_round, strict=True)]
+    )
+    estimates[reports_of_round == 0] = np.nan
+    files = () if estimates.size > _MOST_CELLS else (_shares_file(estimates, edges),)
 
     def tick() -> None:
         context.progress(0.85, "aggregating")
@@ -410,8 +414,8 @@ def _aggregated(
         }
         if params.rounds * estimated.size <= _MOST_CELLS:
             values = reports.values[:, params.histogram_place]
-            each = shares_by_round(values, reports.rounds, params.rounds, edges)
-            files.append(_shares_file(each, edges))
+            estimates = shares_by_round(values, reports.rounds, params.rounds, edges)
+            files.append(_shares_file(estimates, edges))
     if params.aggregate == "CLS":
         summary["classifier"] = _classifier(task, reports, tick)
         files.append(_training_file(names, reports, task))
@@ -455,7 +459,7 @@ def _classifier(task: Task, reports: Reports, tick: Callable[[], None]) -> dict[
     params = task.params
     if reports.labels is None or params.classes is None:
         return None
-    found = cross_validated(
+    scores = cross_validated(
         params.classifier,
         params.neighbours,
         reports.values,
@@ -464,13 +468,13 @@ def _classifier(task: Task, reports: Reports, tick: Callable[[], None]) -> dict[
         PublicRandom(params.prediction_seed),
         tick=tick,
     )
-    if found is None:
+    if scores is None:
         return None
     return {
         "kind": params.classifier,
         "classes": list(params.classes),
-        "accuracy_on_noisy_reports": _number(found.accuracy),
-        "confusion_on_noisy_reports": [list(row) for row in found.confusion],
+        "accuracy_on_noisy_reports": _number(scores.accuracy),
+        "confusion_on_noisy_reports": [list(row) for row in scores.confusion],
     }
 
 

@@ -238,28 +238,28 @@ def evaluate(
     `tick` is called between steps.
     """
     lower, upper = np.array(task.grid.lower), np.array(task.grid.upper)
-    known: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "readings": reports.count,
         "clamped": int(((truth < lower) | (truth > upper)).any(axis=1).sum()),
     }
     if not reports.count:
-        return known
+        return summary
     match task.params.aggregate:
         case "AVG":
-            known["average"] = _average(task, truth, reports)
+            summary["average"] = _average(task, truth, reports)
         case "HIST":
             assert found is not None
             edges = np.array(task.params.bucket_edges)
             true_shares = shares(truth[:, task.params.histogram_place], edges)
-            known["histogram"] = {
+            summary["histogram"] = {
                 "true_shares": true_shares.tolist(),
                 "error": histogram_distance(found, true_shares),
             }
         case "CLS":
             if true_labels is not None and reports.labels is not None:
-                known["classifier"] = _classifier(task, truth, true_labels, reports, tick)
-    known["risk"] = _risks(task, np.clip(truth, lower, upper), reports, tick)
-    return known
+                summary["classifier"] = _classifier(task, truth, true_labels, reports, tick)
+    summary["risk"] = _risks(task, np.clip(truth, lower, upper), reports, tick)
+    return summary
 
 
 def _average(task: Task, truth: Floats, reports: Reports) -> dict[str, Any]:
@@ -272,11 +272,13 @@ def _average(task: Task, truth: Floats, reports: Reports) -> dict[str, Any]:
         ],
         axis=1,
     )
-    seen = counts > 0
+    has_reports = counts > 0
     return {
         "true_mean": truth.mean(axis=0).tolist(),
         "error": np.abs((reports.values - truth).mean(axis=0)).tolist(),
-        "mean_error_of_a_round": np.abs(wrong[seen] / counts[seen, None]).mean(axis=0).tolist(),
+        "mean_error_of_a_round": np.abs(wrong[has_reports] / counts[has_reports, None])
+        .mean(axis=0)
+        .tolist(),
     }
 
 
@@ -288,7 +290,7 @@ def _classifier(
     assert reports.labels is not None
 
     def measured(training: Floats, labels: Ints) -> float | None:
-        found: Classified | None = cross_validated(
+        classified: Classified | None = cross_validated(
             params.classifier,
             params.neighbours,
             training,
@@ -298,7 +300,7 @@ def _classifier(
             truth,
             tick,
         )
-        return None if found is None else found.accuracy
+        return None if classified is None else classified.accuracy
 
     distance = class_distance(truth, true_labels)
     shift = float(task.scales.max()) * mean_shift(params.dimension, task.parts)
@@ -315,19 +317,19 @@ def _risks(
 ) -> dict[str, Any] | None:
     """Attacks on the complete series of every second user, with the others' as the prior."""
     _, starts, sizes = np.unique(reports.users, return_index=True, return_counts=True)
-    whole = starts[sizes == task.params.rounds]
-    if whole.size < 2:
+    complete = starts[sizes == task.params.rounds]
+    if complete.size < 2:
         return None
     length = min(task.params.rounds, MOST_ROUNDS)
-    rows = whole[:, None] + np.arange(length)
-    attacked, others = rows[::2][:MOST_ATTACKED], rows[1::2][: 10 * MOST_ATTACKED]
+    rows = complete[:, None] + np.arange(length)
+    attacked, population = rows[::2][:MOST_ATTACKED], rows[1::2][: 10 * MOST_ATTACKED]
     result = {}
     for place, coordinate in enumerate(task.params.sensor.coordinates):
         tick()
         measured = risk(
             truth[attacked, place],
             reports.values[attacked, place],
-            Prior(truth[others, place]),
+            Prior(truth[population, place]),
             float(task.scales[place]),
             task.components,
             float(task.params.p),
@@ -390,7 +392,9 @@ def _epsilons(task: Task) -> list[Fraction]:
     most = max(Fraction(MOST_EPSILON), task.epsilon)
     if task.params.sensor.steps > 1:
         least = max(least, task.epsilon * task.perturbation.scale / 20_000_000)
-    return [Fraction(round(each, 6)) for each in np.geomspace(float(least), float(most), _GRID)]
+    return [
+        Fraction(round(epsilon, 6)) for epsilon in np.geomspace(float(least), float(most), _GRID)
+    ]
 
 
 def _plot_of_error(task: Task, joined: int, tick: Callable[[], None]) -> Plot:
@@ -509,13 +513,13 @@ def evaluation_pictures(
     drawn = []
     if "average" in evaluation:
         true = evaluation["average"]["true_mean"]
-        found = summary["average"]
+        averages_of = summary["average"]
         unit = summary["task"]["unit"]
         drawn.append(
             picture(
                 _NAME,
                 "average",
-                lambda axes: _average_bars(axes, true, found, unit),
+                lambda axes: _average_bars(axes, true, averages_of, unit),
                 _EVALUATION_INCHES,
             )
         )
@@ -547,7 +551,7 @@ def _average_bars(
     axes: Axes, true: Sequence[float], found: Mapping[str, Mapping[str, float | None]], unit: str
 ) -> None:
     axes.set_title("Averages (private)")
-    released = [each["estimate"] for each in found.values()]
+    released = [average["estimate"] for average in found.values()]
     compared_bars(axes, list(found), {"true": true, "released": released})
     axes.set_ylabel(f"mean ({unit})")
 
@@ -574,8 +578,8 @@ def _attack_risk(axes: Axes, risks: Mapping[str, Mapping[str, Any]]) -> None:
     axes.set_title("What attacks find of a reading (private)")
     series = {
         "prior alone": [risk["prior_only"] for risk in risks.values()],
-        "best attack": [each["best_attack"] for each in risks.values()],
-        "as the source has it": [each["source_ane"] for each in risks.values()],
+        "best attack": [risk["best_attack"] for risk in risks.values()],
+        "as the source has it": [risk["source_ane"] for risk in risks.values()],
     }
     compared_bars(axes, list(risks), series)
     axes.set_ylabel("mean error (share of the range)")

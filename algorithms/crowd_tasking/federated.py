@@ -54,10 +54,10 @@ def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
         raise BadTask("labels_are_public", "curators send labels as they are: declare them public")
     if params.epsilon_limits is not None:
         raise BadTask("epsilon_limits", "each curator keeps its own")
-    found = _encoding(_task(params, stance))
-    if not found.fresh:
+    sum_encoding = _encoding(_task(params, stance))
+    if not sum_encoding.fresh:
         raise BadTask("components", "without a part fresh every round nothing is protected")
-    return found.document()
+    return sum_encoding.document()
 
 
 def columns(params: Parameters) -> int:

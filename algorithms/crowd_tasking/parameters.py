@@ -61,7 +61,9 @@ class Sensor(WireModel):
     @classmethod
     def _distinct(cls, value: tuple[Coordinate, ...]) -> tuple[Coordinate, ...]:
         return require(
-            len({each.name for each in value}) == len(value), value, "coordinate names differ"
+            len({coordinate.name for coordinate in value}) == len(value),
+            value,
+            "coordinate names differ",
         )
 
 

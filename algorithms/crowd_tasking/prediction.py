@@ -55,10 +55,10 @@ def cumulative(z: ArrayLike, scale: float, parts: int) -> Floats:
 
 def autocovariance(lag: int, components: tuple[str, ...], persistence: float) -> float:
     """Cov(Z_t, Z_(t+lag)) / b^2 = 2 (Y at lag 0, G always, L with p^lag)."""
-    found = float("Y" in components and lag == 0) + float("G" in components)
+    factor = float("Y" in components and lag == 0) + float("G" in components)
     if "L" in components:
-        found += math.pow(persistence, lag)
-    return 2 * found
+        factor += math.pow(persistence, lag)
+    return 2 * factor
 
 
 @lru_cache(maxsize=256)
@@ -105,15 +105,15 @@ def smoothed(unbiased: Floats, variance: float) -> Floats:
     unbiased (d,): with a sum of 1; variance: of each of the d - 1 waves of its cosine transform.
     """
     waves = dct(unbiased, norm="ortho")
-    kept = _kept(unbiased.size)
-    lost = np.square(1 - kept) @ np.square(waves)
-    smooth = lost + variance * (2 * kept - 1)[:, 1:].sum(axis=1)
+    kept_shares = _kept(unbiased.size)
+    lost = np.square(1 - kept_shares) @ np.square(waves)
+    smooth = lost + variance * (2 * kept_shares - 1)[:, 1:].sum(axis=1)
     plain = on_simplex(unbiased)
     free = 2 * (np.count_nonzero(plain) - 1) - (unbiased.size - 1)
     best = int(smooth.argmin())
     if smooth[best] >= np.square(plain - unbiased).sum() + variance * free:
         return plain
-    return on_simplex(idct(kept[best] * waves, norm="ortho"))
+    return on_simplex(idct(kept_shares[best] * waves, norm="ortho"))
 
 
 @lru_cache(maxsize=16)
@@ -197,8 +197,8 @@ def transition(edges: Floats, scale: float, parts: int) -> Floats:
     readings = edges[:-1, None] + places * np.diff(edges)[:, None]
     limits = np.concatenate([[-np.inf], edges[1:-1], [np.inf]])
     reached = cumulative(limits - readings[..., None], scale, parts)
-    found = np.diff(reached, axis=-1).mean(axis=1)
-    return np.asarray(found.reshape(buckets, buckets), np.float64)
+    step = np.diff(reached, axis=-1).mean(axis=1)
+    return np.asarray(step.reshape(buckets, buckets), np.float64)
 
 
 def histogram_error(
@@ -237,10 +237,10 @@ def histogram_error(
 def subset_error(n: int, reference: Floats, law: Subset, source: PublicRandom) -> Predicted:
     """The same of subset reports: shares by their counts, as they are published."""
     before = source.generator.multinomial(n, reference, size=DRAWS)
-    own = source.generator.binomial(before, float(law.own))
-    held = own + source.generator.binomial(n - before, float(law.other))
-    found = np.stack([subset_shares(law, each, n) for each in held])
-    errors = np.abs(found - before / n).sum(axis=1) / 2
+    own_reports = source.generator.binomial(before, float(law.own))
+    reported = own_reports + source.generator.binomial(n - before, float(law.other))
+    estimates = np.stack([subset_shares(law, counts, n) for counts in reported])
+    errors = np.abs(estimates - before / n).sum(axis=1) / 2
     return Predicted(float(errors.mean()), float(np.quantile(errors, 0.95)), None)
 
 

@@ -136,8 +136,8 @@ def _mechanism(task: Task) -> dict[str, Any]:
         "components": list(task.components),
         "p": amount(task.params.p),
         "scale_per_coordinate": {
-            each.name: _float_up(scale)
-            for each, scale in zip(task.params.sensor.coordinates, task.scales, strict=True)
+            coordinate.name: _float_up(scale)
+            for coordinate, scale in zip(task.params.sensor.coordinates, task.scales, strict=True)
         },
         "sampler": "exact-integer" if task.exact else "float",
         "steps": task.params.sensor.steps,
@@ -266,28 +266,34 @@ def _sampler_delta(task: Task) -> str | None:
 
 
 def _not_protected(task: Task) -> tuple[str, ...]:
-    held = [
+    sentences = [
         "Participation: who joined and in which rounds is visible, and joining shows that the "
         "user's own limit epsilon_u is at least the task's epsilon.",
         "Timing and size of reports.",
     ]
     if task.labels_in_clear:
-        held.append("Class labels are sent as they are.")
+        sentences.append("Class labels are sent as they are.")
     if task.params.aggregate == "CLS":
-        held.append("d_avg, the mean distance of classes, where it was taken from private readings")
+        sentences.append(
+            "d_avg, the mean distance of classes, where it was taken from private readings"
+        )
     if task.params.privacy_unit != "user" and task.params.rounds > 1:
-        held.append("What several readings of one user show together, beyond the line for user.")
-    return tuple(held)
+        sentences.append(
+            "What several readings of one user show together, beyond the line for user."
+        )
+    return tuple(sentences)
 
 
 def _assumptions(task: Task) -> tuple[str, ...]:
-    held = ["The device clamps and samples honestly." if task.on_devices else _CENTRAL]
-    held.append("One report a round; a retry repeats the stored numbers.")
+    sentences = ["The device clamps and samples honestly." if task.on_devices else _CENTRAL]
+    sentences.append("One report a round; a retry repeats the stored numbers.")
     if task.permanent or "L" in task.components:
-        held.append("Lasting parts of the noise are kept, secret, for the life of the task.")
+        sentences.append("Lasting parts of the noise are kept, secret, for the life of the task.")
     if task.params.labels_are_public and task.params.aggregate == "CLS":
-        held.append(_OWNERS_LABELS if task.on_devices else "Class labels were declared public.")
-    return tuple(held)
+        sentences.append(
+            _OWNERS_LABELS if task.on_devices else "Class labels were declared public."
+        )
+    return tuple(sentences)
 
 
 _OWNERS_LABELS: Final = (
@@ -301,19 +307,19 @@ _CENTRAL: Final = (
 
 
 def _caveats(task: Task, cost: UnitCost) -> tuple[str, ...]:
-    held = [
+    sentences = [
         "Tasks add up: the same readings used for two tasks are protected at the sum of their "
         "epsilons."
     ]
     if task.stance == "sound":
-        held.append(_ANE)
+        sentences.append(_ANE)
     elif task.on_devices:
-        held.append(_UNCHARGED)
+        sentences.append(_UNCHARGED)
     if task.exact:
-        held.append(ADD_SAMPLER_DELTA)
+        sentences.append(ADD_SAMPLER_DELTA)
         if cost.epsilon is None:
-            held.append("NO PRIVACY for the unit of this task.")
-    return tuple(held)
+            sentences.append("NO PRIVACY for the unit of this task.")
+    return tuple(sentences)
 
 
 def _error(task: Task, n: int) -> dict[str, Any]:
@@ -409,10 +415,10 @@ def _method(task: Task) -> dict[str, Any]:
     }
     if task.report == "laplace":
         return described
-    others = {kind: replace(task, report=kind) for kind in ("laplace", task.report)}
+    tasks = {kind: replace(task, report=kind) for kind in ("laplace", task.report)}
     described |= {
         "forecast_mean_error": {
-            kind: _float_up(each.predicted(params.n).mean) for kind, each in others.items()
+            kind: _float_up(other.predicted(params.n).mean) for kind, other in tasks.items()
         },
         "not_of_the_source": True,
         "publication": PUBLICATIONS[task.report],

@@ -109,7 +109,7 @@ class Task:
         sensor = self.params.sensor
         return ReadingGrid(
             tuple(coordinate.lower for coordinate in sensor.coordinates),
-            tuple(each.upper for each in sensor.coordinates),
+            tuple(coordinate.upper for coordinate in sensor.coordinates),
             sensor.steps,
         )
 
@@ -126,15 +126,15 @@ class Task:
     def windows(self) -> WindowReports:
         """The exact mechanism of report `window`."""
         law, grid = self.window, self.grid
-        each = self.coordinate_epsilon
-        return WindowReports(grid.lower, grid.upper, grid.steps, each, law.reach, law.mixed)
+        epsilon = self.coordinate_epsilon
+        return WindowReports(grid.lower, grid.upper, grid.steps, epsilon, law.reach, law.mixed)
 
     @cached_property
     def subsets(self) -> SubsetReports:
         """The exact mechanism of report `subset`."""
         grid, edges = self.grid, self.params.bucket_edges
-        each, size = self.coordinate_epsilon, self.subset.size
-        return SubsetReports(grid.lower, grid.upper, grid.steps, each, edges, size)
+        epsilon, size = self.coordinate_epsilon, self.subset.size
+        return SubsetReports(grid.lower, grid.upper, grid.steps, epsilon, edges, size)
 
     @property
     def mechanism(self) -> Perturbation | WindowReports | SubsetReports:
@@ -234,10 +234,10 @@ class Task:
         if one.epsilon is None or delta == 0 or self.params.rounds == 1:
             return self.user_pure
         found = total_epsilon(self.params.rounds, one.epsilon, delta)
-        asked = self.params.epsilon  # a total that was requested is not passed by a rounding
-        if asked is not None and asked < found:
-            enough = delta_of_responses(self.params.rounds, one.epsilon, asked) <= delta
-            found = asked if enough else found
+        asked_total = self.params.epsilon  # a total that was requested is not passed by a rounding
+        if asked_total is not None and asked_total < found:
+            enough = delta_of_responses(self.params.rounds, one.epsilon, asked_total) <= delta
+            found = asked_total if enough else found
         pure = self.params.rounds * one.epsilon
         return UnitCost(found, delta) if _worth(found, pure) else UnitCost(pure)
 
@@ -303,8 +303,8 @@ class Task:
     def reference(self) -> Floats:
         """(m,) the public guess of the bucket shares."""
         if self.params.reference is not None:
-            given = np.array(self.params.reference)
-            return np.asarray(given / given.sum(), np.float64)
+            weights = np.array(self.params.reference)
+            return np.asarray(weights / weights.sum(), np.float64)
         count = len(self.params.bucket_edges) - 1
         return np.full(count, 1 / count)
 

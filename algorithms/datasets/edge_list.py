@@ -95,8 +95,8 @@ class EdgeList:
         ids = ids if ids.dtype.kind in "iT" else ids.astype(np.dtypes.StringDType())
         places = np.empty(2 * left.size, np.int32)
         places[0::2], places[1::2] = left, right
-        seen = np.full(ids.size, places.size, np.int64)
-        seen[places[::-1]] = np.arange(places.size - 1, -1, -1)
+        first_seen = np.full(ids.size, places.size, np.int64)
+        first_seen[places[::-1]] = np.arange(places.size - 1, -1, -1)
         keys = np.minimum(left, right).astype(np.int64)
         keys *= ids.size
         keys += np.maximum(left, right)
@@ -111,7 +111,7 @@ class EdgeList:
             first.astype(np.int32),
             (keys - first * ids.size).astype(np.int32),
             declared,
-            np.argsort(seen, kind="stable").astype(np.int32),
+            np.argsort(first_seen, kind="stable").astype(np.int32),
             left.size - proper,
             proper - keys.size,
         )
@@ -123,7 +123,7 @@ class EdgeList:
         """A small graph of pairs of ids. Raises KeyError for an id that is not in `vertices`."""
         pairs = list(edges)
         ids = sorted({end for pair in pairs for end in pair}) if vertices is None else vertices
-        places = {each: place for place, each in enumerate(ids)}
+        places = {id_: place for place, id_ in enumerate(ids)}
         ends = np.array([[places[end] for end in pair] for pair in pairs], np.int32).reshape(-1, 2)
         listed = np.array(ids if len(ids) else [], None if len(ids) else np.int64)
         return cls.from_pairs(listed, ends[:, 0], ends[:, 1], declared=vertices is not None)
@@ -186,11 +186,11 @@ def read_snap(stream: BinaryIO, universe: Sequence[str] | None = None) -> EdgeLi
         if block and not end:
             rest += block
         else:
-            whole, rest = rest + block[:end] if block else rest + b"\n", block[end:]
-            lines += _add_lines(whole, rows, ids)
+            whole_lines, rest = rest + block[:end] if block else rest + b"\n", block[end:]
+            lines += _add_lines(whole_lines, rows, ids)
             if lines > MAX_LINES:
                 raise TooManyRows(f"at most {MAX_LINES} lines", extra={"max_rows": MAX_LINES})
-            rows += whole.count(b"\n")
+            rows += whole_lines.count(b"\n")
         if len(rest) > MAX_LINE_BYTES + 1:
             raise MalformedRow(rows + 1, f"a line has at most {MAX_LINE_BYTES} bytes")
         if not block:
@@ -324,13 +324,13 @@ class _Closed:
     def __init__(self, universe: Sequence[str]) -> None:
         if len(set(universe)) != len(universe):
             raise BadUniverse("names every vertex once", pointer="/universe")
-        if any(each.encode().split() != [each.encode()] or each[0] == "#" for each in universe):
+        if any(name.encode().split() != [name.encode()] or name[0] == "#" for name in universe):
             reason = "an id is not empty, has no blanks and does not begin with #"
             raise BadUniverse(reason, pointer="/universe")
         _few(len(universe))
         self._vertices = _array(universe)
         self.numeric = self._vertices.dtype.kind == "i"
-        self._texts = {each.encode(): place for place, each in enumerate(universe)}
+        self._texts = {name.encode(): place for place, name in enumerate(universe)}
         if self.numeric:
             self._order = np.argsort(self._vertices).astype(np.int32)
             self._sorted = self._vertices[self._order]
@@ -339,19 +339,19 @@ class _Closed:
     def add_numbers(self, numbers: Numbers) -> None:
         if not numbers.size:
             return
-        found = np.searchsorted(self._sorted, numbers).clip(max=self._sorted.size - 1)
+        at = np.searchsorted(self._sorted, numbers).clip(max=self._sorted.size - 1)
         if not self._sorted.size:
             raise _Unknown(0)
-        wrong = self._sorted[found] != numbers
+        wrong = self._sorted[at] != numbers
         if wrong.any():
             raise _Unknown(int(wrong.argmax()))
-        self._places.append(self._order[found])
+        self._places.append(self._order[at])
 
     def add_texts(self, tokens: list[bytes]) -> None:
         try:
             places = np.fromiter(map(self._texts.__getitem__, tokens), np.int32, len(tokens))
         except KeyError:
-            missing = (place for place, each in enumerate(tokens) if each not in self._texts)
+            missing = (place for place, token in enumerate(tokens) if token not in self._texts)
             raise _Unknown(next(missing)) from None
         self._places.append(places)
 
@@ -362,8 +362,8 @@ class _Closed:
 
 def _array(ids: Sequence[str]) -> Items:
     """Integers where all are, else texts."""
-    if all(_INTEGER.fullmatch(each) for each in ids):
-        return np.array([int(each) for each in ids], np.int64)
+    if all(_INTEGER.fullmatch(id_) for id_ in ids):
+        return np.array([int(id_) for id_ in ids], np.int64)
     return np.array(ids, np.dtypes.StringDType())
 
 

@@ -222,7 +222,7 @@ def exact_json(body: bytes) -> Any:
 def _exact(value: Any) -> Any:
     """A value with its numbers in the one form that each has: 1 for 1.0, 0.5 for 5e-1."""
     if isinstance(value, list):
-        return [_exact(each) for each in value]
+        return [_exact(number) for number in value]
     if isinstance(value, dict):
         return {name: _exact(value[name]) for name in sorted(value)}
     if isinstance(value, float | Decimal):

@@ -115,7 +115,7 @@ def _parsed(records: Sequence[bytes], names: tuple[str, ...], text: frozenset[st
     body = b"\n".join(records) + b"\n"
     kinds = {name: pa.string() if name in text else pa.float64() for name in names}
     try:
-        found = reader.read_csv(
+        table = reader.read_csv(
             pa.BufferReader(body),
             read_options=reader.ReadOptions(column_names=names, block_size=len(body)),
             parse_options=reader.ParseOptions(ignore_empty_lines=False, newlines_in_values=True),
@@ -126,8 +126,8 @@ def _parsed(records: Sequence[bytes], names: tuple[str, ...], text: frozenset[st
     except pa.ArrowInvalid:
         return None
     # a record is a row, or nothing is taken: no two readers may disagree on where one ends
-    vanishing = _vanishing(records, body, names, text, found)
-    return found if found.num_rows == len(records) and not vanishing else None
+    vanishing = _vanishing(records, body, names, text, table)
+    return table if table.num_rows == len(records) and not vanishing else None
 
 
 def _vanishing(
@@ -235,9 +235,9 @@ def numbers(block: Block, name: str) -> NDArray[np.float64]:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise MalformedRow(lines[0], "a column of numbers is expected", name)
     result: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
-    taken = numbers_taken(result)
-    if not taken.all():
-        bad = int(np.argmin(taken))
+    takes_number = numbers_taken(result)
+    if not takes_number.all():
+        bad = int(np.argmin(takes_number))
         raise MalformedRow(lines[bad], number_problem(float(result[bad])) or "", name)
     return result
 
@@ -299,9 +299,10 @@ def _written(values: Any) -> list[str | None]:
     kind = values.type
     if pa.types.is_floating(kind):
         plain = np.asarray(values)
-        told = np.isfinite(plain) & (np.abs(plain.astype(np.float64)) <= LARGEST_EXACT)
+        is_written = np.isfinite(plain) & (np.abs(plain.astype(np.float64)) <= LARGEST_EXACT)
         return [
-            str(value) if good else None for value, good in zip(plain, told.tolist(), strict=True)
+            str(value) if good else None
+            for value, good in zip(plain, is_written.tolist(), strict=True)
         ]
     if pa.types.is_decimal(kind):
         return [format(Decimal(value), "f") for value in values.to_pylist()]

@@ -178,18 +178,18 @@ class Universe:
 
 def read_universe(stream: BinaryIO, max_items: int = MAX_ITEMS) -> Universe:
     """An id a line, optionally a tab and its group. Raises MalformedRow, TooManyRows."""
-    seen: set[str] = set()
+    earlier_items: set[str] = set()
     items: list[str] = []
     groups: list[str] = []
     for row, line in text_lines(stream):
         item, *rest = line.split("\t")
         if not item.strip() or len(rest) > 1:
             raise MalformedRow(row, "an id, or an id, a tab and a group are expected")
-        if item in seen:
+        if item in earlier_items:
             raise MalformedRow(row, "the id occurs twice", 1)
         if len(items) == max_items:
             raise TooManyRows(f"at most {max_items} items", extra={"max_rows": max_items})
-        seen.add(item)
+        earlier_items.add(item)
         items.append(item)
         groups.append(rest[0] if rest else "")
     return Universe(tuple(items), tuple(groups) if any(groups) else None)

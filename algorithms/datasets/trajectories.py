@@ -94,7 +94,7 @@ class Trajectories:
             raise ValueError("times increase strictly in a record")
         if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
             raise ValueError("attributes differ")
-        if any(each.codes.shape != (self.records,) for each in self.attributes):
+        if any(attribute.codes.shape != (self.records,) for attribute in self.attributes):
             raise ValueError("an attribute has one code for each record")
 
     @property
@@ -227,7 +227,7 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
             if placed:
                 if len(location) != 2:
                     raise MalformedRow(row, "a position is [x, y]", "path")
-                positions.extend([_number(each, row, "path") for each in location])
+                positions.extend([_number(coordinate, row, "path") for coordinate in location])
             else:
                 places.append(names[_location(location, row)])
             times.append(time)
@@ -247,12 +247,12 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
 
 def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     try:
-        found = json.loads(line, parse_constant=_refuse_constant, parse_float=_Written)
+        document = json.loads(line, parse_constant=_refuse_constant, parse_float=_Written)
     except (ValueError, RecursionError):
         raise MalformedRow(row, "not a JSON object with finite numbers") from None
-    if not isinstance(found, dict) or not set(found) <= {"path", "sensitive"}:
+    if not isinstance(document, dict) or not set(document) <= {"path", "sensitive"}:
         raise MalformedRow(row, "a record has the fields path and sensitive, and no others")
-    path, sensitive = found.get("path"), found.get("sensitive", {})
+    path, sensitive = document.get("path"), document.get("sensitive", {})
     if not isinstance(path, list):
         raise MalformedRow(row, "a list of points is expected", "path")
     if not isinstance(sensitive, dict):

@@ -87,7 +87,7 @@ class PlainKernel:
         pieces: Pieces,
         sums: Sums,
     ) -> None:
-        """See Kernel."""
+        """See `Kernel`."""
         for region, row, rows, place in zip(
             pieces.region.tolist(),
             pieces.row.tolist(),

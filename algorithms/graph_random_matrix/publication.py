@@ -191,13 +191,13 @@ class Release:
 
     @property
     def deviation(self) -> float:
-        """Of the noise of one entry, as a matrix of reals."""
+        """Standard deviation of the noise of one entry, in the units of the real matrix."""
         if self.stance == "paper":
             return float(self.sigma)
         return math.sqrt(self.variance) * self.unit
 
     def cell_type(self) -> np.dtype[Any]:
-        """Of the published matrix, by public numbers: no entry overflows."""
+        """The element type of the published matrix, by public numbers: no entry overflows."""
         if self.stance == "paper":
             return np.dtype(np.float32)
         largest = self.projection.vertices + reach_of(self.variance)

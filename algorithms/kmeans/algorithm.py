@@ -159,12 +159,12 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     if stance == "paper":
         return _run_paper(dataset, params, context)
     grid, plan = grid_and_plan(params)
-    kept = None
+    chosen = None
     if params.privacy_unit == "curator":
         assert dataset.curators is not None
         source = context.noise("records of a curator")
-        kept = chosen_records(dataset.curators.codes, plan.records, source)
-    rows = Rows(dataset.values, kept)
+        chosen = chosen_records(dataset.curators.codes, plan.records, source)
+    rows = Rows(dataset.values, chosen)
     state = run_central(rows, grid, plan, params.public_seed, context)
     published = publish(state, params, grid, dataset.columns)
     if params.metrics is None:
@@ -205,12 +205,12 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]) -> Outcome:
     """Everything that leaves a sound run: a function of opened noisy sums and public choices."""
-    plan, found = state.plan, release(state)
-    centres = grid.raw(found.centres)
+    plan, release_made = state.plan, release(state)
+    centres = grid.raw(release_made.centres)
     result = {
         "centres": centres.tolist(),
-        "noisy_counts": found.counts.tolist(),
-        "noisy_radius": (found.distances / 2).tolist(),
+        "noisy_counts": release_made.counts.tolist(),
+        "noisy_radius": (release_made.distances / 2).tolist(),
         "columns": list(columns),
         "plan": {
             "mode": plan.mode,
@@ -221,23 +221,23 @@ def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]
             "levels": plan.levels,
             "split": planned_split(plan),
         },
-        "trace": [_round(each, grid) for each in state.rounds],
+        "trace": [_round(zone, grid) for zone in state.rounds],
         "spent": format_exact(state.spent),
         "ended_early": state.answered < plan.queries,
     }
     return Outcome(
         result=result,
-        report=sound_report(params, grid, plan, state, found),
-        files=(centres_file(centres, columns, found.counts),),
-        plots=plots_of(state, found, grid, columns),
+        report=sound_report(params, grid, plan, state, release_made),
+        files=(centres_file(centres, columns, release_made.counts),),
+        plots=plots_of(state, release_made, grid, columns),
         public_seeds={"public_seed": params.public_seed},
     )
 
 
 def centres_file(centres: Floats, columns: Sequence[str], counts: Floats) -> ResultFile:
     """centres.csv: one row for each centre."""
-    found = zip(centres.tolist(), counts.tolist(), strict=True)
-    rows = [(*columns, "noisy_count"), *((*centre, count) for centre, count in found)]
+    rows_of_centres = zip(centres.tolist(), counts.tolist(), strict=True)
+    rows = [(*columns, "noisy_count"), *((*centre, count) for centre, count in rows_of_centres)]
     text = written(rows)
     return ResultFile.csv("centres.csv", text, "centres and noisy counts")
 
@@ -277,29 +277,29 @@ def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> O
     def progress(number: int) -> None:
         context.progress(number / (number + 20), f"pass {number}")
 
-    found = paper.run(points, start, settings, source.generator, progress)
+    paper_run = paper.run(points, start, settings, source.generator, progress)
     final = params.epsilon if params.final_epsilon is None else params.final_epsilon
-    centres, counts = paper.final_release(points, found, float(final), source)
+    centres, counts = paper.final_release(points, paper_run, float(final), source)
     raw = low + centres * widths
     result = {
         "centres": raw.tolist(),
         "noisy_counts": counts.tolist(),
         "columns": list(dataset.columns),
-        "passes": found.passes,
-        "iterations": paper.iterations(found.passes, params.strategy),
+        "passes": paper_run.passes,
+        "iterations": paper.iterations(paper_run.passes, params.strategy),
         "trace": [
             {
-                "zone_centres": (low + each.zone_centres * widths).tolist(),
-                "zone_radii_scaled": each.zone_radii.tolist(),
-                "centres": (low + each.centres * widths).tolist(),
+                "zone_centres": (low + entry.zone_centres * widths).tolist(),
+                "zone_radii_scaled": entry.zone_radii.tolist(),
+                "centres": (low + entry.centres * widths).tolist(),
             }
-            for each in found.log
+            for entry in paper_run.log
         ],
         "start": (low + start * widths).tolist(),
     }
     outcome = Outcome(
         result=result,
-        report=paper_report(params, found.passes),
+        report=paper_report(params, paper_run.passes),
         files=(centres_file(raw, dataset.columns, counts),),
     )
     context.progress(1.0, "releasing")
@@ -429,7 +429,7 @@ def evaluation_pictures(
     if not clusters:
         return ()
     true = [cluster["rows"] for cluster in clusters]
-    shifts = [each["mean_distance_off"] for each in clusters]
+    shifts = [cluster["mean_distance_off"] for cluster in clusters]
     released = summary["noisy_counts"]
     return (
         picture("kmeans", "sizes", lambda axes: _sizes(axes, true, released), _EVALUATION_INCHES),
@@ -447,8 +447,8 @@ def _sizes(axes: Axes, true: Sequence[float], released: Sequence[float]) -> None
 
 def _shifts(axes: Axes, shifts: Sequence[float | None]) -> None:
     axes.set_title("Released centres against their rows' means (private)")
-    known = [(place, shift) for place, shift in enumerate(shifts) if shift is not None]
-    axes.bar([place for place, _ in known], [shift for _, shift in known], color=BLUE)
+    known_shifts = [(place, shift) for place, shift in enumerate(shifts) if shift is not None]
+    axes.bar([place for place, _ in known_shifts], [shift for _, shift in known_shifts], color=BLUE)
     axes.set_xticks(range(len(shifts)))
     axes.set_xlabel("cluster")
     axes.set_ylabel("distance (sides of the box)")
@@ -509,11 +509,11 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 
 def release_rounds(state: FederatedState) -> Outcome:
     """Everything that is published; a function of opened noisy sums and public choices."""
-    found = publish(state.steps, state.params, state.grid, state.columns)
-    report = by_rounds(found.report)
+    outcome = publish(state.steps, state.params, state.grid, state.columns)
+    report = by_rounds(outcome.report)
     if state.truncated:
         report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
-    return replace(found, result={**found.result, "truncated": state.truncated}, report=report)
+    return replace(outcome, result={**outcome.result, "truncated": state.truncated}, report=report)
 
 
 def preview_rounds(params: Parameters, noise_share: Fraction) -> PrivacyReport:

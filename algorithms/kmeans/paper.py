@@ -137,14 +137,16 @@ def draw_polar(
     """
     delta, alpha = np.empty_like(share), np.zeros_like(share)
     widest = np.zeros_like(share) if on_a_line else np.arcsin((1 - share) / share)
-    left = np.arange(len(share))
-    while left.size:
-        low = 2 * share[left] - 1
+    open_rows = np.arange(len(share))
+    while open_rows.size:
+        low = 2 * share[open_rows] - 1
         one = _truncated(low, np.ones_like(low), epsilon / 4, generator)
-        other = _truncated(np.zeros_like(low), widest[left], epsilon / (2 * math.pi), generator)
-        fits = in_zone(one, other, share[left]) & (one < 1)
-        delta[left[fits]], alpha[left[fits]] = one[fits], other[fits]
-        left = left[~fits]
+        other = _truncated(
+            np.zeros_like(low), widest[open_rows], epsilon / (2 * math.pi), generator
+        )
+        fits = in_zone(one, other, share[open_rows]) & (one < 1)
+        delta[open_rows[fits]], alpha[open_rows[fits]] = one[fits], other[fits]
+        open_rows = open_rows[~fits]
     return delta, alpha
 
 
@@ -154,21 +156,21 @@ def _draw_by_volume(
     points = np.empty_like(zones.means)
     centres, radii, reaches = zones.centres, zones.radii, zones.reaches
     dimension = points.shape[1]
-    left = np.arange(len(points))
-    while left.size:
-        way = _unit(generator.standard_normal((left.size, dimension)))
-        lengths = radii[left] * generator.random(left.size) ** (1 / dimension)
-        drawn = centres[left] + lengths[:, None] * way
-        offsets = drawn - zones.means[left]
+    open_rows = np.arange(len(points))
+    while open_rows.size:
+        way = _unit(generator.standard_normal((open_rows.size, dimension)))
+        lengths = radii[open_rows] * generator.random(open_rows.size) ** (1 / dimension)
+        drawn = centres[open_rows] + lengths[:, None] * way
+        offsets = drawn - zones.means[open_rows]
         far = np.linalg.norm(offsets, axis=1)
-        along = np.einsum("ij,ij->i", offsets, ahead[left]) / np.maximum(far, STILL)
-        delta = far / np.maximum(reaches[left], STILL)
+        along = np.einsum("ij,ij->i", offsets, ahead[open_rows]) / np.maximum(far, STILL)
+        delta = far / np.maximum(reaches[open_rows], STILL)
         quality = score(delta, np.arccos(np.clip(along, -1, 1)))
-        best = 3 - 2 * zones.shares[left]
-        kept = generator.random(left.size) < np.exp(epsilon * (quality - best) / 4)
-        kept &= delta < 1
-        points[left[kept]] = drawn[kept]
-        left = left[~kept]
+        best = 3 - 2 * zones.shares[open_rows]
+        accepted = generator.random(open_rows.size) < np.exp(epsilon * (quality - best) / 4)
+        accepted &= delta < 1
+        points[open_rows[accepted]] = drawn[accepted]
+        open_rows = open_rows[~accepted]
     return points
 
 

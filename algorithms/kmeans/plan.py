@@ -89,38 +89,38 @@ class TwoLevel:
         records = int(coarse.sum())
         if HINTED * records < self.size:
             return self._one_grid(records, steps)
-        kept = np.flatnonzero(coarse > self.threshold)
-        if not kept.size:
+        refined = np.flatnonzero(coarse > self.threshold)
+        if not refined.size:
             fewest = max(2 * self.clusters, _FEWEST_CELLS)
-            kept = np.sort(np.argsort(-coarse, kind="stable")[:fewest])
+            refined = np.sort(np.argsort(-coarse, kind="stable")[:fewest])
         budget = float(self.epsilon_fine) / (THRESHOLD * self.inflation)
-        wanted = (np.maximum(coarse[kept], 0) * budget) ** (1 / self.dimension)
+        parts_wanted = (np.maximum(coarse[refined], 0) * budget) ** (1 / self.dimension)
         while True:
-            sides = np.clip(np.rint(wanted), 1, MOST_PARTS).astype(np.int64)
+            sides = np.clip(np.rint(parts_wanted), 1, MOST_PARTS).astype(np.int64)
             total = int((sides**self.dimension).sum())
             if total <= self.max_cells or int(sides.max()) == 1:
                 break
-            wanted *= min(0.97, (self.max_cells / total) ** (1 / self.dimension))
+            parts_wanted *= min(0.97, (self.max_cells / total) ** (1 / self.dimension))
         return FineCells(
-            self.per_side, self.dimension, steps, kept, sides, self.epsilon_fine, self.max_cells
+            self.per_side, self.dimension, steps, refined, sides, self.epsilon_fine, self.max_cells
         )
 
     def _one_grid(self, records: int, steps: int) -> FineCells:
         budget = records * float(self.epsilon_fine) / self.inflation
         per_side = _per_side(budget, 1, self.dimension, self.clusters, self.max_cells)
         every = np.arange(int(per_side**self.dimension))
-        whole = np.ones_like(every)
+        ones = np.ones_like(every)
         fine, most = self.epsilon_fine, self.max_cells
-        return FineCells(per_side, self.dimension, steps, every, whole, fine, most)
+        return FineCells(per_side, self.dimension, steps, every, ones, fine, most)
 
 
 def _per_side(budget: float, part: int, dimension: int, clusters: int, max_cells: int) -> int:
     """Cells a side: 1 / part of those that hold three records each; budget: records times epsilon,
     over nu."""
-    wanted = round(math.pow(max(budget, 0.0) / _RECORDS_PER_CELL, 2 / (2 + dimension)) / part)
+    parts = round(math.pow(max(budget, 0.0) / _RECORDS_PER_CELL, 2 / (2 + dimension)) / part)
     least = max(2, math.ceil(round((2 * clusters) ** (1 / dimension), 9)))
     most = max(2, math.floor(round(min(MOST_COARSE, max_cells) ** (1 / dimension), 9)))
-    result: int = min(max(wanted, least), most)
+    result: int = min(max(parts, least), most)
     return result
 
 
@@ -232,8 +232,8 @@ class Plan:
     def queries(self) -> int:
         """The number of queries, when no early stop cuts it short."""
         firsts = (self.epsilon_marginals, self.epsilon_histogram, self.epsilon_lift)
-        held = sum(first is not None for first in firsts)
-        return self.rounds + held + (self.two_level is not None)
+        radius_queries = sum(first is not None for first in firsts)
+        return self.rounds + radius_queries + (self.two_level is not None)
 
     @property
     def may_stop_early(self) -> bool:
@@ -322,8 +322,8 @@ def cells_per_side(size: int, epsilon: float, dimension: int, clusters: int, max
     if most < 2:
         raise PlanImpossible("max_cells", f"{dimension} dimensions need at least 2^{dimension}")
     least = _root(2 * clusters - 1, dimension) + 1  # the smallest m with m^d >= 2k
-    wanted = round(math.pow(size * epsilon / _RECORDS_PER_CELL, 2 / (2 + dimension)))
-    return min(max(wanted, 2, least), most)
+    cells_wanted = round(math.pow(size * epsilon / _RECORDS_PER_CELL, 2 / (2 + dimension)))
+    return min(max(cells_wanted, 2, least), most)
 
 
 def _root(value: int, degree: int) -> int:

@@ -76,13 +76,13 @@ def sound_report(
 ) -> PrivacyReport:
     """The report of a sound central run; without `state` and `found`, of one that is planned."""
     epsilon = plan.epsilon if state is None else state.spent
-    asked = () if state is None else state.asked
+    asked_queries = () if state is None else state.asked
     early = state is not None and epsilon < plan.epsilon
     builder = ReportBuilder(NAME, LIBRARY, "sound", params.privacy_unit)
     return builder.report(
         "noisy synopsis and zone rounds",
         {"mode": plan.mode, "rounds": plan.rounds, "queries": plan.queries},
-        sensitivity=_sensitivities(plan, asked),
+        sensitivity=_sensitivities(plan, asked_queries),
         claimed=Claim(
             **pure_dp(epsilon),
             text="this mechanism is not the source's: the claim is our own and equals what is "
@@ -90,7 +90,7 @@ def sound_report(
         ),
         verified=_verified(params, builder, epsilon, early),
         charged=builder.charge(epsilon, reserved=plan.epsilon),
-        noise=_noise(plan, asked, builder),
+        noise=_noise(plan, asked_queries, builder),
         sampler=sampler_delta(_draws(plan, state), epsilon),
         method="basic composition of pure epsilon over adaptive queries; within a query the "
         "weighted L1 distance of its blocks",
@@ -144,7 +144,8 @@ def _verified(
 def _largest(
     asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
 ) -> dict[tuple[str, str], Fraction | int]:
-    """The largest measure of each kind of block of each query, by the words for it and the kind."""
+    """The largest `measure` among the blocks of a kind, for each query: keys are (the words that a
+    report prints, the kind)."""
     largest: dict[tuple[str, str], Fraction | int] = {}
     for place, query in enumerate(asked, start=1):
         for block in query.blocks:
@@ -192,8 +193,8 @@ def _noise(
 ) -> tuple[NoiseStatement, ...]:
     """One statement for each kind of block of each query; the largest scale of a kind."""
     largest = _largest(asked, lambda block: block.scale(plan.records))
-    found = tuple(builder.noise(part, Fraction(scale)) for (part, _), scale in largest.items())
-    return found or (builder.noise(None, None),)
+    noises = tuple(builder.noise(part, Fraction(scale)) for (part, _), scale in largest.items())
+    return noises or (builder.noise(None, None),)
 
 
 def _draws(plan: Plan, state: State | None) -> int:
@@ -212,22 +213,22 @@ def _draws(plan: Plan, state: State | None) -> int:
 
 
 def _not_protected(params: Parameters) -> tuple[str, ...]:
-    held = ["n_hint, bounds, k, the number and names of columns, public_seed"]
+    sentences = ["n_hint, bounds, k, the number and names of columns, public_seed"]
     if params.privacy_unit == "record":
-        held.append(
+        sentences.append(
             "The unit record hides one row. A person with several rows is protected once for each, "
             "not as one."
         )
     else:
-        held.append("A person behind several curators is protected once for each, not as one.")
-    held.append(
+        sentences.append("A person behind several curators is protected once for each, not as one.")
+    sentences.append(
         "What a group has in common is what the centres are there to show; it is not hidden."
     )
-    return tuple(held)
+    return tuple(sentences)
 
 
 def _assumptions(params: Parameters) -> tuple[str, ...]:
-    held = [
+    sentences = [
         "The coordinator keeps the rows and is trusted with them; what is protected is what its "
         "result is given to others.",
         "Bounds and n_hint were declared without looking at the data. Values outside the bounds "
@@ -237,24 +238,24 @@ def _assumptions(params: Parameters) -> tuple[str, ...]:
         "published.",
     ]
     if params.privacy_unit == "curator":
-        held.append("The column with the role curator names the owner of each row truly.")
-    return tuple(held)
+        sentences.append("The column with the role curator names the owner of each row truly.")
+    return tuple(sentences)
 
 
 def _caveats(params: Parameters, state: State | None, early: bool) -> tuple[str, ...]:
-    held = [
+    sentences = [
         ONE_RELEASE,
         ADD_SAMPLER_DELTA,
     ]
     if params.evaluate is not False:
-        held.append(f"{OPERATORS_EVALUATION}.")
+        sentences.append(f"{OPERATORS_EVALUATION}.")
     if early:
-        held.append("The run ended early: no step of the last round stood out from its noise.")
+        sentences.append("The run ended early: no step of the last round stood out from its noise.")
     if state is not None and state.rounds and state.rounds[-1].starved.any():
-        held.append(
+        sentences.append(
             "Clusters with too few records to tell from noise kept their centres: error.starved."
         )
-    return tuple(held)
+    return tuple(sentences)
 
 
 def error_of_centres(

@@ -90,19 +90,19 @@ def estimate(zone: Zone, opened: Ints, inflation: float) -> ZoneEstimate:
     radii = zone.radii / zone.steps
     least = _STARVED_SCALES * inflation / float(zone.epsilon_counts)
 
-    held = np.maximum(counts, max(least, 1.0))
-    steps = offsets / (zone.steps * held[:, None])
+    safe_counts = np.maximum(counts, max(least, 1.0))
+    steps = offsets / (zone.steps * safe_counts[:, None])
     scales = inflation * radii / float(zone.epsilon_sums)
-    variances = 2 * np.square(scales / held)
+    variances = 2 * np.square(scales / safe_counts)
     lengths = np.square(steps).sum(axis=1)
     noise = dimension * variances
     gains = np.where(lengths > noise, 1 - noise / np.maximum(lengths, noise), 0.0)
     starved = counts < least
     gains[starved] = 0.0
 
-    taken = _limited(gains[:, None] * steps, radii)
-    share = np.clip(distances / (zone.levels * held), _LEAST_SHARE, 1.0)
-    wanted = np.maximum(WIDENING * radii * share, LEAST_RADIUS * dimension)
+    moves = _limited(gains[:, None] * steps, radii)
+    share = np.clip(distances / (zone.levels * safe_counts), _LEAST_SHARE, 1.0)
+    widened = np.maximum(WIDENING * radii * share, LEAST_RADIUS * dimension)
     return ZoneEstimate(
         zone=zone,
         counts=np.maximum(counts, 0.0),
@@ -110,9 +110,9 @@ def estimate(zone: Zone, opened: Ints, inflation: float) -> ZoneEstimate:
         variances=variances,
         gains=gains,
         starved=starved,
-        mean_distances=radii * np.clip(distances / (zone.levels * held), 0.0, 1.0),
-        centres=np.where(starved[:, None], old, np.clip(old + taken, -1, 1)),
-        radii=np.where(starved, radii, np.minimum(wanted, radii)),
+        mean_distances=radii * np.clip(distances / (zone.levels * safe_counts), 0.0, 1.0),
+        centres=np.where(starved[:, None], old, np.clip(old + moves, -1, 1)),
+        radii=np.where(starved, radii, np.minimum(widened, radii)),
     )
 
 
@@ -128,14 +128,14 @@ def combined(rounds: Sequence[ZoneEstimate]) -> Floats:
     dimension = last.centres.shape[1]
     total = np.zeros_like(last.centres)
     mass = np.zeros(len(total))
-    for each in rounds:
-        gaps = np.square(each.estimates - last.centres).sum(axis=1)
-        agrees = gaps <= _AGREEING * dimension * each.variances
-        if each is last:
+    for earlier in rounds:
+        gaps = np.square(earlier.estimates - last.centres).sum(axis=1)
+        agrees = gaps <= _AGREEING * dimension * earlier.variances
+        if earlier is last:
             agrees = np.ones_like(agrees)
-        weights = np.where(agrees, 1 / each.variances, 0.0)
-        weights *= np.where(each.starved, _STARVED_WEIGHT, 1.0)
-        total += weights[:, None] * each.estimates
+        weights = np.where(agrees, 1 / earlier.variances, 0.0)
+        weights *= np.where(earlier.starved, _STARVED_WEIGHT, 1.0)
+        total += weights[:, None] * earlier.estimates
         mass += weights
     return total / mass[:, None]
 
@@ -264,9 +264,9 @@ def absorb(state: State, query: Query, opened: Ints, work: Work = ALONE) -> Stat
                 after, start=lifted(opened, float(query.epsilon_counts), plan, seed, work)
             )
         case Zone():
-            found = estimate(query, opened, plan.inflation)
-            stopped = plan.may_stop_early and found.no_signal
-            return replace(after, rounds=(*state.rounds, found), stopped=stopped)
+            estimated = estimate(query, opened, plan.inflation)
+            stopped = plan.may_stop_early and estimated.no_signal
+            return replace(after, rounds=(*state.rounds, estimated), stopped=stopped)
 
 
 def release(state: State) -> Release:
@@ -350,11 +350,11 @@ class Rows:
 def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: Context) -> State:
     """All queries of the plan, each with noise from its own secret stream."""
     state = first(plan, public_seed)
-    held = rows_on_grid(rows, grid, context) if plan.queries > 1 else None
+    grid_rows = rows_on_grid(rows, grid, context) if plan.queries > 1 else None
     while (query := next_query(state)) is not None:
         place = state.answered
         source = context.noise(f"{query.kind} {place}")
-        opened = exact_sums(rows, grid, query, plan, place, context, held)
+        opened = exact_sums(rows, grid, query, plan, place, context, grid_rows)
         opened += noise(query, plan.records, source)
         share = (place + 1) / plan.queries
         work = Work(partial(context.progress, share, "computing"), context.map_blocks)
@@ -423,7 +423,7 @@ def chosen_records(curators: NDArray[np.int32], most: int, source: NoiseSource) 
     """
     words = source.words(len(curators))
     order = np.lexsort((words, curators))
-    held = curators[order]
-    starts = np.flatnonzero(np.r_[True, held[1:] != held[:-1]]) if len(held) else order
-    rank = np.arange(len(held)) - np.repeat(starts, np.diff(np.r_[starts, len(held)]))
+    owners = curators[order]
+    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]]) if len(owners) else order
+    rank = np.arange(len(owners)) - np.repeat(starts, np.diff(np.r_[starts, len(owners)]))
     return np.sort(order[rank < most])

@@ -152,9 +152,9 @@ def lloyd(points: Floats, weights: Floats, start: Floats, beat: Beat = quiet) ->
     for _ in range(STEPS):
         beat()
         mass = np.bincount(labels, weights=weights, minlength=len(centres))
-        held = np.maximum(mass, np.finfo(float).tiny)
+        safe_mass = np.maximum(mass, np.finfo(float).tiny)
         sums = [np.bincount(labels, weights=column, minlength=len(centres)) for column in weighted]
-        moved = np.stack(sums, axis=1) / held[:, None]
+        moved = np.stack(sums, axis=1) / safe_mass[:, None]
         empty = np.flatnonzero(mass == 0)
         if empty.size:
             dear = weights * _gaps(columns, moved, labels)
@@ -184,11 +184,11 @@ def _nearest(points: Floats, lengths: Floats, centres: Floats) -> tuple[Ints, Fl
     for rows in slices(len(points), turned.size):
         scores = points[rows] @ turned
         scores += squares
-        each = np.arange(len(scores))
-        found = scores.argmin(axis=1, out=labels[rows])
-        best[rows] = scores[each, found]
-        scores[each, found] = np.inf
-        next_best[rows] = scores[each, scores.argmin(axis=1)]  # faster than the least itself
+        row_numbers = np.arange(len(scores))
+        closest = scores.argmin(axis=1, out=labels[rows])
+        best[rows] = scores[row_numbers, closest]
+        scores[row_numbers, closest] = np.inf
+        next_best[rows] = scores[row_numbers, scores.argmin(axis=1)]  # faster than the least itself
     for scored in (best, next_best):
         scored += lengths
         np.sqrt(np.maximum(scored, 0.0, out=scored), out=scored)
@@ -208,11 +208,11 @@ def _squared(columns: Floats, centres: Floats) -> Floats:
     """Squared distances (l, c) of points, column by column (d, c), to centres (l, d)."""
     result = np.zeros((len(centres), columns.shape[1]))
     for rows in blocks(columns.shape[1], len(centres)):
-        held = result[:, rows]
+        part = result[:, rows]
         for column, places in zip(columns[:, rows], centres.T, strict=True):
             gaps = column - places[:, None]
             gaps *= gaps
-            held += gaps
+            part += gaps
     return result
 
 
@@ -317,12 +317,12 @@ def two_level_synopsis(
     found = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, work)
     norms = np.abs(parts.middles - found.centres[found.labels]).sum(axis=1)
     counts, sums, halves = (
-        np.bincount(found.labels, parts.weights * each, plan.clusters).astype(np.float64)
-        for each in (np.ones(len(norms)), norms, parts.halves)
+        np.bincount(found.labels, parts.weights * column, plan.clusters).astype(np.float64)
+        for column in (np.ones(len(norms)), norms, parts.halves)
     )
-    held = np.maximum(counts, _LIGHTEST)
-    distances = sums / held
-    radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension * halves / held)
+    safe_counts = np.maximum(counts, _LIGHTEST)
+    distances = sums / safe_counts
+    radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension * halves / safe_counts)
     return Start(
         found.centres,
         np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),
@@ -387,8 +387,8 @@ def boxed(view: Projection, noisy: Ints, plan: Plan) -> Projection:
     scale = PROJECTED * plan.inflation / float(plan.epsilon_marginals)
     sides = []
     for bins in noisy.reshape(PROJECTED, -1):
-        held = np.maximum(bins - 2 * scale, 0.0)
-        running = np.cumsum(held)
+        over_noise = np.maximum(bins - 2 * scale, 0.0)
+        running = np.cumsum(over_noise)
         low, high = -1.0, 1.0
         if running[-1] > 0:
             edges = np.linspace(-1, 1, len(bins) + 1)

@@ -141,8 +141,10 @@ def _complement(dataset: NetworkPath, params: Parameters, context: Context) -> O
         )
         published = replace(published, direction=direction)
     layout = layout_of(published) if params.layout else None
-    found = complement_evaluation(dataset, published) if params.evaluate else None
-    return replace(_outcome(published, params, "sound", context, layout), evaluation=found)
+    evaluation_made = complement_evaluation(dataset, published) if params.evaluate else None
+    return replace(
+        _outcome(published, params, "sound", context, layout), evaluation=evaluation_made
+    )
 
 
 def _randomized(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:
@@ -153,10 +155,10 @@ def _randomized(dataset: NetworkPath, params: Parameters, context: Context) -> O
             _first_is_smaller(dataset), params.epsilon_dir, context.noise("direction")
         )
         published = replace(published, direction=direction)
-    found = None
+    evaluation_made = None
     if params.evaluate:
-        found = randomized_evaluation(dataset, published, params.epsilon, context)
-    return replace(_outcome(published, params, "sound", context), evaluation=found)
+        evaluation_made = randomized_evaluation(dataset, published, params.epsilon, context)
+    return replace(_outcome(published, params, "sound", context), evaluation=evaluation_made)
 
 
 def _sealed(dataset: NetworkPath, params: Parameters, context: Context) -> Outcome:

@@ -65,16 +65,16 @@ def candidates(network: NetworkPath, step: int) -> tuple[Candidate, ...]:
     path = network.path.tolist()
     first, second = path[: step + 1], path[step + 1 :]
     missing = _pair(first[-1], second[0])
-    known = {_pair(*edge) for edge in network.network.edges.tolist()} - {missing}
-    found: dict[Pair, dict[tuple[int, ...], None]] = {}
+    known_edges = {_pair(*edge) for edge in network.network.edges.tolist()} - {missing}
+    paths_of: dict[Pair, dict[tuple[int, ...], None]] = {}
     for one in (first, first[::-1]):
         for other in (second, second[::-1]):
             pair = _pair(one[-1], other[0])
-            if pair[0] == pair[1] or pair in known:
+            if pair[0] == pair[1] or pair in known_edges:
                 continue
-            whole = tuple(one + other)
-            found.setdefault(pair, {}).update(dict.fromkeys((whole, whole[::-1])))
-    return tuple(Candidate(pair, tuple(paths)) for pair, paths in found.items())
+            whole_path = tuple(one + other)
+            paths_of.setdefault(pair, {}).update(dict.fromkeys((whole_path, whole_path[::-1])))
+    return tuple(Candidate(pair, tuple(paths)) for pair, paths in paths_of.items())
 
 
 def replay(
@@ -86,14 +86,14 @@ def replay(
 ) -> Replay:
     """Run the deterministic part of the algorithm on every candidate, and compare."""
     vertices = network.network.vertices
-    places = {each: place for place, each in enumerate(vertices)}
+    places = {vertex: place for place, vertex in enumerate(vertices)}
     joined = {frozenset((places[base], sub) for base, sub in pair) for pair in merged_pairs(graph)}
     copies = Counter(places[base] for base, _ in {(node.base, node.sub) for node in graph.nodes})
     shown = tuple(copies[place] for place in range(len(vertices)))
-    found = candidates(network, step)
-    edges = {_pair(*edge) for edge in network.network.edges.tolist()} - {found[0].pair}
+    candidate_edges = candidates(network, step)
+    edges = {_pair(*edge) for edge in network.network.edges.tolist()} - {candidate_edges[0].pair}
     after_pairs, after_levels = [], []
-    for candidate in found:
+    for candidate in candidate_edges:
         fitting = [
             relations
             for path in candidate.paths
@@ -105,7 +105,7 @@ def replay(
             if graph_path(relations, vertices, search_budget, beat=beat)[0] == graph:
                 after_levels.append(candidate.pair)
                 break
-    pairs = tuple(candidate.pair for candidate in found)
+    pairs = tuple(candidate.pair for candidate in candidate_edges)
     return Replay(step, pairs, tuple(after_pairs), tuple(after_levels))
 
 
@@ -148,8 +148,8 @@ def level_sort(graph: LevelledGraph, path: Sequence[VertexId]) -> LevelSort:
     read = [node.base for node in sorted(first, key=lambda node: node.level)]
     true = {frozenset(pair) for pair in pairwise(path)}
     guessed = {frozenset(pair) for pair in pairwise(read)}
-    whole = list(path)
-    return LevelSort(read in (whole, whole[::-1]), len(true & guessed) / len(true))
+    whole_path = list(path)
+    return LevelSort(read in (whole_path, whole_path[::-1]), len(true & guessed) / len(true))
 
 
 def label_posterior(
@@ -162,15 +162,15 @@ def label_posterior(
     size = len(published.vertices)
     shown = np.zeros((size, size), np.bool_)
     shown[np.triu_indices(size, 1)] = published.labels
-    rank = {each: place for place, each in enumerate(published.vertices)}
+    rank = {vertex: place for place, vertex in enumerate(published.vertices)}
     ids = network.network.vertices
     wrong = 1 / (1 + math.exp(epsilon))
     weights = {}
     for candidate in candidates(network, step):
         ends = sorted(rank[ids[place]] for place in candidate.pair)
         weights[candidate.pair] = 1 - wrong if shown[ends[0], ends[1]] else wrong
-    whole = sum(weights.values())
-    return {pair: weight / whole for pair, weight in weights.items()}
+    total = sum(weights.values())
+    return {pair: weight / total for pair, weight in weights.items()}
 
 
 def prior_counts(network: NetworkPath) -> Ints:
@@ -178,11 +178,13 @@ def prior_counts(network: NetworkPath) -> Ints:
     size, path, codes = network.network.size, network.path, network.network.codes()
     first, last = np.full(path.size - 1, path[0]), np.full(path.size - 1, path[-1])
     ends, starts = path[:-1], path[1:]
-    found = [pair_codes(ends, starts, size)]
+    pair_columns = [pair_codes(ends, starts, size)]
     for one, other in ((first, starts), (ends, last), (first, last)):
         pairs = pair_codes(one, other, size)
-        found.append(np.where((one == other) | np.isin(pairs, codes), found[0], pairs))
-    listed = np.sort(np.stack(found, axis=1), axis=1)
+        pair_columns.append(
+            np.where((one == other) | np.isin(pairs, codes), pair_columns[0], pairs)
+        )
+    listed = np.sort(np.stack(pair_columns, axis=1), axis=1)
     distinct: Ints = 1 + (listed[:, 1:] != listed[:, :-1]).sum(axis=1)
     counted: Ints = distinct[single_steps(network)]
     return counted
@@ -253,12 +255,12 @@ def score(found: Recovered, true: tuple[Any, ...]) -> float:
 def self_test(network: NetworkPath, published: Published) -> dict[str, Any]:
     """What a holder of the map recovers."""
     true = network.ids()
-    found = recover(network.network, published)
+    recovered = recover(network.network, published)
     return {
-        "recovered": true in (found.paths[0], found.paths[0][::-1]),
-        "direction_confidence": found.direction_confidence,
-        "good_output": score(found, true),
-        "ties": found.ties,
+        "recovered": true in (recovered.paths[0], recovered.paths[0][::-1]),
+        "direction_confidence": recovered.direction_confidence,
+        "good_output": score(recovered, true),
+        "ties": recovered.ties,
     }
 
 
@@ -366,9 +368,9 @@ def recovery_rate(
     direction; a tie among k best paths counts 1/k."""
     status = statuses(network)
     ids, _ = sorted_ids(network.network.vertices)
-    rank = {each: place for place, each in enumerate(ids)}
-    path = np.array([rank[each] for each in network.ids()])
-    found = 0.0
+    rank = {vertex: place for place, vertex in enumerate(ids)}
+    path = np.array([rank[vertex] for vertex in network.ids()])
+    rate = 0.0
     for _ in range(times):
         beat()
         drawn = RandomizedLabels(ids, drawn_labels(status, epsilon, source), "")
@@ -376,8 +378,8 @@ def recovery_rate(
         best = best_paths(weights)
         assert best is not None
         if int(weights[path[:-1], path[1:]].sum()) == best.weight:
-            found += 1 / best.count
-    return found / times
+            rate += 1 / best.count
+    return rate / times
 
 
 def _prior(network: NetworkPath) -> dict[str, Any] | None:

@@ -88,13 +88,13 @@ def drawn_copies(
 def insertion_order(path: list[int], copies: tuple[int, ...]) -> tuple[tuple[VertexCopy, ...], int]:
     """Sub-vertices in the order in which they are inserted: the visits of the path, then the fake
     copies vertex by vertex; and how many are visits."""
-    seen: Counter[int] = Counter()
+    shown_copies: Counter[int] = Counter()
     order = []
     for place in path:
-        order.append((place, seen[place]))
-        seen[place] += 1
+        order.append((place, shown_copies[place]))
+        shown_copies[place] += 1
     for place, shown in enumerate(copies):
-        order += [(place, copy) for copy in range(seen[place], shown)]
+        order += [(place, copy) for copy in range(shown_copies[place], shown)]
     return tuple(order), len(path)
 
 
@@ -198,10 +198,10 @@ class Levels:
             by_level[level] = by_level.get(level, 0) | 1 << piece
         result: list[tuple[int, int, int]] = []
         above, low = 0, first
-        taken = sorted(by_level)
-        for level in (*taken, last + 1):
+        used_levels = sorted(by_level)
+        for level in (*used_levels, last + 1):
             if low < level and self._fits(above, together & ~above):
-                result += [(each, above, together & ~above) for each in range(low, level)]
+                result += [(option, above, together & ~above) for option in range(low, level)]
             above |= by_level.get(level, 0)
             low = level + 1
         return result
@@ -269,8 +269,8 @@ def _best(levels: Levels, together: int, rest: int) -> tuple[int, int, int, int]
         higher = levels.higher(together, level)
         lower = together & ~levels.higher(together, level + 1)
         above, below = closed_above & higher, closed_below & lower
-        under = sum(1 << each for each in bits(below) if not above & ~levels.above[each])
-        over = sum(1 << each for each in bits(above) if not below & ~levels.below[each])
+        under = sum(1 << bit for bit in bits(below) if not above & ~levels.above[bit])
+        over = sum(1 << bit for bit in bits(above) if not below & ~levels.below[bit])
         for option in ((above, under), (over, below)):
             served = ((option[0] | option[1]) & rest).bit_count()
             if served > best[0]:
@@ -481,9 +481,9 @@ def off_path(network: NetworkPath, beat: Callable[[], None] = lambda: None) -> C
     beat()
     codes = sorted_codes(edges[:, 0], edges[:, 1], size)
     beat()
-    left = without(codes, pair_codes(path[:-1], path[1:], size))
+    off_path_codes = without(codes, pair_codes(path[:-1], path[1:], size))
     beat()
-    return ComplementEdges(ids, np.stack(np.divmod(left, size), axis=1))
+    return ComplementEdges(ids, np.stack(np.divmod(off_path_codes, size), axis=1))
 
 
 def sorted_ids(vertices: tuple[VertexId, ...]) -> tuple[tuple[VertexId, ...], Ints]:
@@ -518,12 +518,12 @@ def statuses(network: NetworkPath) -> NDArray[np.int8]:
     """ABSENT, LINK or STEP for each pair of sorted ids, in lexicographic order."""
     size = network.network.size
     _, rank = sorted_ids(network.network.vertices)
-    found = np.full((size, size), ABSENT, np.int8)
+    status_of = np.full((size, size), ABSENT, np.int8)
     ends = np.sort(rank[network.network.edges], axis=1)
-    found[ends[:, 0], ends[:, 1]] = LINK
+    status_of[ends[:, 0], ends[:, 1]] = LINK
     steps = np.sort(rank[np.stack((network.path[:-1], network.path[1:]), axis=1)], axis=1)
-    found[steps[:, 0], steps[:, 1]] = STEP
-    return found[np.triu_indices(size, 1)]
+    status_of[steps[:, 0], steps[:, 1]] = STEP
+    return status_of[np.triu_indices(size, 1)]
 
 
 def drawn_labels(

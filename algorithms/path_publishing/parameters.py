@@ -170,8 +170,8 @@ def check_parameters(params: Parameters, stance: Stance) -> Mode:
     """
     mode = params.mode_of(stance)
     for name, modes in _OWN.items():
-        given = getattr(params, name) != Parameters.model_fields[name].default
-        if given and mode not in modes:
+        differs = getattr(params, name) != Parameters.model_fields[name].default
+        if differs and mode not in modes:
             raise ForeignParameter(
                 f"belongs to {' and '.join(modes)}, not to {mode}", pointer=f"/params/{name}"
             )

@@ -97,14 +97,14 @@ RECOVERY_EPSILONS: Final = (1, 2, 3, 4, 5, 6, 8)
 def path_report(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `check_parameters` raises."""
     mode = check_parameters(params, stance)
-    found = _OF_MODE[mode](params)
+    report = _OF_MODE[mode](params)
     evaluated = mode == "graph-path" or (params.evaluate and mode != "sealed")
-    return found.model_copy(
+    return report.model_copy(
         update={
-            "assumptions": (*found.assumptions, TRUSTED),
-            "caveats": (*found.caveats, *((EVALUATION,) if evaluated else ())),
+            "assumptions": (*report.assumptions, TRUSTED),
+            "caveats": (*report.caveats, *((EVALUATION,) if evaluated else ())),
             "evaluation_attached": evaluated,
-            "details": {"mode": mode, **found.details},
+            "details": {"mode": mode, **report.details},
         }
     )
 

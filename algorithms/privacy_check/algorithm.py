@@ -104,26 +104,26 @@ class Checked:
     def _of_column(self, model: Model, name: str) -> Finding:
         counts = self._counted(name)
         if isinstance(model, DistinctDiversity):
-            each: Ints | Floats = measures.distinct(counts)
-            bad = None if model.least is None else each < model.least
-            result = self._finding(model.model, each, least=True, required=model.least, bad=bad)
+            measured: Ints | Floats = measures.distinct(counts)
+            bad = None if model.least is None else measured < model.least
+            result = self._finding(model.model, measured, least=True, required=model.least, bad=bad)
         elif isinstance(model, EntropyDiversity):
-            each = measures.entropy_diversity(counts)
-            bad = None if model.least is None else each < float(model.least) - _SLACK
+            measured = measures.entropy_diversity(counts)
+            bad = None if model.least is None else measured < float(model.least) - _SLACK
             required = _exact(model.least)
-            result = self._finding(model.model, each, least=True, required=required, bad=bad)
+            result = self._finding(model.model, measured, least=True, required=required, bad=bad)
         elif isinstance(model, RecursiveDiversity):
-            each = measures.recursive_factor(counts, model.least)
-            bad = None if model.factor is None else each >= float(model.factor)
+            measured = measures.recursive_factor(counts, model.least)
+            bad = None if model.factor is None else measured >= float(model.factor)
             required = _exact(model.factor)
-            result = self._finding(model.model, each, least=False, required=required, bad=bad)
+            result = self._finding(model.model, measured, least=False, required=required, bad=bad)
             result["l"] = model.least
         elif isinstance(model, TCloseness):
             distance = self.params.ground_distance.get(name, EqualDistance())
-            each = closeness(counts, self.table.column(name), distance, self.beat)
-            bad = None if model.t is None else each > float(model.t) + _SLACK
+            measured = closeness(counts, self.table.column(name), distance, self.beat)
+            bad = None if model.t is None else measured > float(model.t) + _SLACK
             required = _exact(model.t)
-            result = self._finding(model.model, each, least=False, required=required, bad=bad)
+            result = self._finding(model.model, measured, least=False, required=required, bad=bad)
             result["ground_distance"] = distance.kind
         else:
             assert isinstance(model, AlphaKAnonymity)
@@ -135,14 +135,14 @@ class Checked:
         listed = set(column.values if model.values is None else model.values)
         chosen = np.array([text in listed for text in column.values])[counts.values]
         shares, groups = counts.shares, counts.groups
-        each = np.zeros(len(counts.sizes))
-        np.maximum.at(each, groups[chosen], shares[chosen])
-        over = np.zeros(len(each), bool)
+        largest_shares = np.zeros(len(counts.sizes))
+        np.maximum.at(largest_shares, groups[chosen], shares[chosen])
+        over = np.zeros(len(largest_shares), bool)
         high = _above(counts.counts, counts.sizes[groups], model.alpha)
         over[groups[chosen & high]] = True
         result = self._finding(
             model.model,
-            each,
+            largest_shares,
             least=False,
             required=format_exact(model.alpha),
             bad=over | (counts.sizes < model.k),
@@ -156,7 +156,7 @@ class Checked:
         groups = self._grouped(template.qid)
         place = column.values.index(template.value)
         has, sizes = measures.confidences(counted(groups, column), place)
-        found = self._finding(
+        finding = self._finding(
             "confidence-bounding",
             has / sizes,
             least=False,
@@ -165,7 +165,7 @@ class Checked:
             groups=groups,
             names=template.qid,
         )
-        return found | {"column": name, "template": template.model_dump(mode="json")}
+        return finding | {"column": name, "template": template.model_dump(mode="json")}
 
     def _utility(self) -> Finding:
         cells = suppressed = generalised = 0
@@ -254,8 +254,8 @@ class Checked:
 def check_table(table: Table, params: Parameters) -> None:
     """Raises EmptyTable, UnknownColumn, ValueUnknown, ValueMissing: whatever the parameters name
     occurs in the table, as it is written there."""
-    targets = tuple(each.column or params.sensitive[0] for each in params.templates)
-    wanted = {
+    targets = tuple(template.column or params.sensitive[0] for template in params.templates)
+    named_columns = {
         "/params/qid": params.qid,
         "/params/sensitive": params.sensitive,
         "/params/templates": (
@@ -264,7 +264,7 @@ def check_table(table: Table, params: Parameters) -> None:
         ),
         "/params/label": (params.label,) if params.label is not None else (),
     }
-    for pointer, names in wanted.items():
+    for pointer, names in named_columns.items():
         if not set(names) <= set(table.columns):
             raise UnknownColumn(pointer=pointer)
     if not table.rows:
@@ -363,24 +363,26 @@ def evaluation_pictures(
     evaluation: Mapping[str, Any], _summary: Mapping[str, Any]
 ) -> tuple[Picture, ...]:
     """One bar for each model with a required number; none without such a model."""
-    asked = [
+    findings_with_bounds = [
         finding
         for finding in evaluation.get("findings", ())
         if _plotted_number(finding.get("required"))
     ]
-    if not asked:
+    if not findings_with_bounds:
         return ()
-    return (picture("privacy-check", "findings", partial(_findings, asked), _INCHES),)
+    return (
+        picture("privacy-check", "findings", partial(_findings, findings_with_bounds), _INCHES),
+    )
 
 
 def _findings(asked: Sequence[Mapping[str, Any]], axes: Axes) -> None:
     axes.set_title("The worst group over what each model asks (private)")
-    names = [f"{place + 1} {each['model']}" for place, each in enumerate(asked)]
+    names = [f"{place + 1} {finding['model']}" for place, finding in enumerate(asked)]
     shares = [
-        (_plotted_number(each["value"]) or 0.0) / (_plotted_number(each["required"]) or 1)
-        for each in asked
+        (_plotted_number(finding["value"]) or 0.0) / (_plotted_number(finding["required"]) or 1)
+        for finding in asked
     ]
-    colours = [BLUE if each["satisfied"] else _FAILED for each in asked]
+    colours = [BLUE if finding["satisfied"] else _FAILED for finding in asked]
     axes.barh(names, shares, color=colours)
     axes.axvline(1, color="#444444", linewidth=1)
     axes.invert_yaxis()

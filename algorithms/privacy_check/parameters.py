@@ -393,10 +393,10 @@ def recursive_factor(counts: Counts, least: int) -> Floats:
 
 def confidences(counts: Counts, value: int) -> tuple[Ints, Ints]:
     """Rows of each group with the value, and rows of each group."""
-    found = np.zeros(len(counts.sizes), np.int64)
+    largest_counts = np.zeros(len(counts.sizes), np.int64)
     chosen = counts.values == value
-    found[counts.groups[chosen]] = counts.counts[chosen]
-    return found, counts.sizes
+    largest_counts[counts.groups[chosen]] = counts.counts[chosen]
+    return largest_counts, counts.sizes
 
 
 def discernibility(sizes: Ints) -> int:
@@ -421,12 +421,12 @@ def closeness(
     counts: Counts, column: Texts, distance: Distance, beat: Callable[[], None] = lambda: None
 ) -> Floats:
     """The distance (g,) of each group. Raises BadDistance where a value has no place in it."""
-    whole = counts.totals / counts.totals.sum()
+    overall = counts.totals / counts.totals.sum()
     if isinstance(distance, EqualDistance):
-        return _equal(counts, whole)
+        return _equal(counts, overall)
     result = np.empty(len(counts.sizes))
-    measure = _measure(column, distance, whole, beat)
-    step = max(_CELLS // len(whole), 1)
+    measure = _measure(column, distance, overall, beat)
+    step = max(_CELLS // len(overall), 1)
     for start in range(0, len(result), step):
         beat()
         stop = min(start + step, len(result))
@@ -436,9 +436,9 @@ def closeness(
 
 def _equal(counts: Counts, whole: Floats) -> Floats:
     """Total variation, from the values that a group has alone."""
-    own = whole[counts.values]
-    apart = np.add.reduceat(np.abs(counts.shares - own), counts.starts[:-1])
-    absent = 1 - np.add.reduceat(own, counts.starts[:-1])
+    overall_shares = whole[counts.values]
+    apart = np.add.reduceat(np.abs(counts.shares - overall_shares), counts.starts[:-1])
+    absent = 1 - np.add.reduceat(overall_shares, counts.starts[:-1])
     result: Floats = np.maximum((apart + absent) / 2, 0)
     return result
 
@@ -487,13 +487,13 @@ def transport(one: Floats, other: Floats, distances: Floats) -> float:
     size = len(one)
     ones = np.ones((1, size))
     sums = vstack([kron(eye_array(size), ones), kron(ones, eye_array(size))], format="csr")
-    found = linprog(
+    solution = linprog(
         distances.reshape(-1),
         A_eq=sums[:-1],
         b_eq=np.concatenate((one, other))[:-1],
         method="highs",
     )
-    return max(float(found.fun), 0.0)
+    return max(float(solution.fun), 0.0)
 
 
 def _order(column: Texts, distance: OrderedDistance) -> tuple[list[int], list[int]]:
@@ -503,9 +503,9 @@ def _order(column: Texts, distance: OrderedDistance) -> tuple[list[int], list[in
         numbers = [exact_number(text) for text in column.values]
         if any(number is None for number in numbers):
             raise BadDistance("texts need an order", pointer="/params/ground_distance")
-        known = [number for number in numbers if number is not None]
-        order = sorted(range(len(known)), key=known.__getitem__)
-        ranked = [known[code] for code in order]
+        known_numbers = [number for number in numbers if number is not None]
+        order = sorted(range(len(known_numbers)), key=known_numbers.__getitem__)
+        ranked = [known_numbers[code] for code in order]
         starts = [at for at in range(len(order)) if not at or ranked[at] != ranked[at - 1]]
         return order, starts
     places = _places(column, distance.order)

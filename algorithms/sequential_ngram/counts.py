@@ -68,7 +68,8 @@ class Tree:
 
     @property
     def levels(self) -> tuple[tuple[Places, Places], ...]:
-        """Of each level but the first: prefixes, as places on the level before, and last items."""
+        """For each level but the first: the prefix of each node, as its place on the level before,
+        and its last item."""
         return tuple(
             (self.parents[first:end] - np.int32(before), self.items[first:end])
             for before, first, end in zip(
@@ -77,14 +78,14 @@ class Tree:
         )
 
     def thresholds(self, first: int = 0) -> NDArray[np.float64]:
-        """Of each node's group (nodes from `first` on, 1)."""
+        """(nodes, 1): the threshold of each node's group, from node `first` on."""
         held = np.array([spend.threshold for spend in self.spends])
         return held[self.groups[first:], None]
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """Which counts reached their threshold (N, A); of the root all items unless its setting is
-        `threshold`, never the end."""
+        """(N, A): whether each count reached its threshold. At the root every item counts as having
+        reached it, unless `root` is `threshold`; the end of a sequence never does."""
         result: NDArray[np.bool_] = self.noisy >= self.thresholds()
         if self.settings.root == "all":
             result[0] = True

@@ -299,7 +299,7 @@ class Parameters(WireModel):
 
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
-    """All that does not need a list that is only referred to.
+    """Check everything but lists that the parameters only name (a universe that is a dataset).
 
     Raises BadEpsilon, BadHeight, BadSplit, BadThreshold, BadTaxonomy, BadUniverse,
     DegenerateFanOut; each names the field.

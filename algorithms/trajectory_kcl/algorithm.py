@@ -60,10 +60,10 @@ def trajectories_file(
     ]
     texts = [
         {
-            code: f"{json.dumps(each.name)}:{json.dumps(value)}"
-            for code, value in enumerate(each.values)
+            code: f"{json.dumps(attribute.name)}:{json.dumps(value)}"
+            for code, value in enumerate(attribute.values)
         }
-        for each in attributes
+        for attribute in attributes
     ]
     codes = [attribute.codes for attribute in attributes]
     items, offsets = table.items.tolist(), table.offsets.tolist()
@@ -75,9 +75,9 @@ def trajectories_file(
             path = ",".join([points[item] for item in items[offsets[row] : offsets[row + 1]]])
             values = ",".join(
                 [
-                    text[own[row]]
-                    for text, own in zip(texts, codes, strict=True)
-                    if own[row] != ABSENT
+                    text[codes_of[row]]
+                    for text, codes_of in zip(texts, codes, strict=True)
+                    if codes_of[row] != ABSENT
                 ]
             )
             lines.append(f'{{"path":[{path}],"sensitive":{{{values}}}}}\n')
@@ -137,20 +137,20 @@ def anonymise(
             table, model, utility, method, frequent, _beat(context, 0.1, "suppressing")
         )
         done = run.run()
-        left = table.kept(run.alive())
-        return Anonymised(left, tuple(done), check(left, model, checking), frequent)
-    left, operations = table, []
+        remaining = table.kept(run.alive())
+        return Anonymised(remaining, tuple(done), check(remaining, model, checking), frequent)
+    remaining, operations = table, []
     tracked = frequent
     while True:
-        left, done = _suppressed(left, model, context, method, utility, tracked)
+        remaining, done = _suppressed(remaining, model, context, method, utility, tracked)
         operations += done
-        verdict = check(left, model, checking)
+        verdict = check(remaining, model, checking)
         if verdict.holds:
-            return Anonymised(left, tuple(operations), verdict, frequent)
+            return Anonymised(remaining, tuple(operations), verdict, frequent)
         if not done:
             raise RuntimeError("the check finds a violating sequence that mining does not")
         if least_frequent is not None:
-            tracked = maximal_frequent(left, least_frequent, checking)
+            tracked = maximal_frequent(remaining, least_frequent, checking)
 
 
 def _suppressed(
@@ -181,7 +181,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
     coded = code(dataset, params.sensitive_values, params.grid)
     before = coded.table
     check_values(before)
-    found = anonymise(
+    anonymised = anonymise(
         before,
         params.model,
         context,
@@ -190,25 +190,25 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
         utility=params.utility,
         least_frequent=params.Kprime,
     )
-    after = found.table
+    after = anonymised.table
     order = shuffled(after.records, context.noise("rows"))
     empty = int((after.lengths == 0).sum())
     if params.empty_paths == "drop":
         order = order[after.lengths[order] > 0]
-    counts, loss = suppressed_counts(found.operations, empty), instance_loss(before, after)
+    counts, loss = suppressed_counts(anonymised.operations, empty), instance_loss(before, after)
     file = trajectories_file(after, dataset.attributes, order, _beat(context, CHECKED, "writing"))
     result: dict[str, Any] = {
         "records": len(order),
         "instances": len(after.items),
         "suppressed": counts,
         "instance_loss": loss,
-        "verification": verification(found.verdict, params),
+        "verification": verification(anonymised.verdict, params),
         "violations": [
             {
                 "sequence": [[after.locations[pair], after.times[pair]] for pair in example.pairs],
                 "records": example.records,
             }
-            for example in found.verdict.examples
+            for example in anonymised.verdict.examples
         ],
     }
     compared = None
@@ -218,7 +218,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
     context.progress(1.0, "releasing")
     return Outcome(
         result=result,
-        report=privacy_report(params, stance, found.verdict, counts, loss),
+        report=privacy_report(params, stance, anonymised.verdict, counts, loss),
         files=(file,),
         plots=plots_of(after, np.sort(order)),
         evaluation=compared,

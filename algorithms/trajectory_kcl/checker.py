@@ -62,8 +62,8 @@ def check(table: PairTable, model: Model, beat: Callable[[], None] = lambda: Non
     for length in np.unique(lengths[lengths > 0]).tolist():
         beat()
         paths.append(_distinct(table, length))
-    asked = sum(len(items) * model.sequences(items.shape[1], MOST_SUBSETS) for items, _ in paths)
-    if asked > MOST_SUBSETS:
+    subsets = sum(len(items) * model.sequences(items.shape[1], MOST_SUBSETS) for items, _ in paths)
+    if subsets > MOST_SUBSETS:
         raise TooManySequences(f"the paths have more than {MOST_SUBSETS} of at most L pairs")
     sequences = violating = 0
     examples: list[Violation] = []
@@ -77,8 +77,8 @@ def check(table: PairTable, model: Model, beat: Callable[[], None] = lambda: Non
         bad = np.flatnonzero(_breaks(counts, model))
         violating += len(bad)
         examples += [
-            Violation(tuple(items[each].tolist()), int(counts[each, 0]))
-            for each in bad[: EXAMPLES - len(examples)]
+            Violation(tuple(items[place].tolist()), int(counts[place, 0]))
+            for place in bad[: EXAMPLES - len(examples)]
         ]
         least = int(counts[:, 0].min())
         smallest = least if smallest is None else min(smallest, least)
@@ -92,10 +92,13 @@ def check(table: PairTable, model: Model, beat: Callable[[], None] = lambda: Non
 
 def _breaks(counts: Ints, model: Model) -> Flags:
     """Which groups (m, 1 + s) break the model: records, then records with each value."""
-    own: Ints | np.ndarray[tuple[int, int], np.dtype[np.object_]] = counts
+    wide_counts: Ints | np.ndarray[tuple[int, int], np.dtype[np.object_]] = counts
     if model.confidence.denominator > 1 << 32:
-        own = counts.astype(object)
-    over = own[:, 1:] * model.confidence.denominator > model.confidence.numerator * own[:, :1]
+        wide_counts = counts.astype(object)
+    over = (
+        wide_counts[:, 1:] * model.confidence.denominator
+        > model.confidence.numerator * wide_counts[:, :1]
+    )
     broken: Flags = (counts[:, 0] < model.least) | over.astype(bool).any(axis=1)
     return broken
 
@@ -124,8 +127,8 @@ def _groups(
             for start in range(0, len(items), step):
                 beat()
                 chosen = items[start : start + step][:, places].reshape(-1, size)
-                own = np.repeat(counts[start : start + step], len(places), axis=0)
-                gathered.append(_added(chosen, own, pairs))
+                tiled = np.repeat(counts[start : start + step], len(places), axis=0)
+                gathered.append(_added(chosen, tiled, pairs))
                 waiting += len(gathered[-1][0])
                 if waiting > _MERGE:
                     gathered = [_all(gathered, pairs)]
@@ -145,7 +148,7 @@ def _choices(length: int, size: int) -> Iterator[Ints]:
 
 
 def _all(parts: list[tuple[Codes, Ints]], pairs: int) -> tuple[Codes, Ints]:
-    items = np.concatenate([each for each, _ in parts])
+    items = np.concatenate([items_of_part for items_of_part, _ in parts])
     return _added(items, np.concatenate([counts for _, counts in parts]), pairs)
 
 

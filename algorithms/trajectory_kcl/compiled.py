@@ -29,8 +29,8 @@ def _tally(state, pair, row, tallies, mark_tallies, touched, size, most):  # typ
         place += 1
     word, bit = place // 64, np.uint64(1) << np.uint64(place % 64)
     words = state.dead.shape[1]
-    own = state.classes[row]
-    first, last = state.class_offsets[own], state.class_offsets[own + 1]
+    class_ = state.classes[row]
+    first, last = state.class_offsets[class_], state.class_offsets[class_ + 1]
     for entry in range(state.entry_offsets[row], state.entry_offsets[row + 1]):
         if not state.entry_masks[entry, word] & bit:
             continue
@@ -64,8 +64,8 @@ def _rows(state, minimal, found):  # type: ignore[no-untyped-def]
     for at in range(state.where_offsets[minimal], state.where_offsets[minimal + 1]):
         row, entry = state.where_rows[at], state.where_entries[at]
         live = True
-        for each in range(state.dead.shape[1]):
-            if state.entry_masks[entry, each] & state.dead[row, each]:
+        for word in range(state.dead.shape[1]):
+            if state.entry_masks[entry, word] & state.dead[row, word]:
                 live = False
         if live:
             found[size] = row
@@ -79,30 +79,30 @@ def _score(state, pairs, minimals, tallies, mark_tallies, touched, rows):  # typ
     instances = np.zeros(len(pairs), np.int64)
     frequent = np.zeros(len(pairs), np.int64)
     valid = np.ones(len(pairs), np.bool_)
-    for asked in range(len(pairs)):
-        count = _rows(state, minimals[asked], rows)
-        instances[asked] = count
+    for place_asked in range(len(pairs)):
+        count = _rows(state, minimals[place_asked], rows)
+        instances[place_asked] = count
         size = 0
         for at in range(count):
             _, size, spoilt = _tally(
-                state, pairs[asked], rows[at], tallies, mark_tallies, touched, size, count
+                state, pairs[place_asked], rows[at], tallies, mark_tallies, touched, size, count
             )
             if spoilt:
-                valid[asked] = False
+                valid[place_asked] = False
                 break
         for at in range(size):
             q = touched[at]
-            left = state.counts[q] - tallies[q]
+            remaining = state.counts[q] - tallies[q]
             if state.kinds[q] == MINIMAL:
-                gains[asked] += left == 0
+                gains[place_asked] += remaining == 0
             elif state.kinds[q] == FREQUENT:
-                frequent[asked] += left < state.least_frequent <= state.counts[q]
-            elif left:
-                if left < state.least:
-                    valid[asked] = False
+                frequent[place_asked] += remaining < state.least_frequent <= state.counts[q]
+            elif remaining:
+                if remaining < state.least:
+                    valid[place_asked] = False
                 for mark in range(state.mark_counts.shape[1]):
-                    if state.mark_counts[q, mark] - mark_tallies[q, mark] > state.most[left]:
-                        valid[asked] = False
+                    if state.mark_counts[q, mark] - mark_tallies[q, mark] > state.most[remaining]:
+                        valid[place_asked] = False
             tallies[q] = 0
             for mark in range(state.mark_counts.shape[1]):
                 mark_tallies[q, mark] = 0
@@ -129,15 +129,15 @@ def _apply(state, pair, chosen, tallies, mark_tallies, touched):  # type: ignore
         for mark in range(state.mark_counts.shape[1]):
             state.mark_counts[q, mark] -= mark_tallies[q, mark]
             mark_tallies[q, mark] = 0
-        left = state.counts[q]
+        remaining = state.counts[q]
         if state.kinds[q] == MINIMAL:
-            if left == 0:
+            if remaining == 0:
                 gone[numbers[0]] = q
                 numbers[0] += 1
             else:
                 shrunk[numbers[1]] = q
                 numbers[1] += 1
-        elif state.kinds[q] == FREQUENT and left < state.least_frequent <= before:
+        elif state.kinds[q] == FREQUENT and remaining < state.least_frequent <= before:
             lost[numbers[2]] = q
             numbers[2] += 1
         tallies[q] = 0
@@ -178,4 +178,6 @@ class CompiledKernel:
 
     def apply(self, pair: int, rows: Codes) -> Changes:
         """Suppress a pair in these records, all of which have it."""
-        return Changes(*(np.sort(each) for each in _apply(self.state, pair, rows, *self._scratch)))
+        return Changes(
+            *(np.sort(numbers) for numbers in _apply(self.state, pair, rows, *self._scratch))
+        )

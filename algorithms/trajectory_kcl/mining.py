@@ -77,43 +77,43 @@ class _Search:
         """Find all maximal sets that contain the head and otherwise pairs of the tail only."""
         self.beat()
         if head:
-            shared = [item for item, own in tail if own.bit_count() == size]
+            shared = [item for item, records_of in tail if records_of.bit_count() == size]
             if shared:
                 head = (*head, *shared)
-                tail = [each for each in tail if each[0] not in set(shared)]
+                tail = [entry for entry in tail if entry[0] not in set(shared)]
         if self._known({*head, *(item for item, _ in tail)}):
             return
-        whole = bits
-        for _, own in tail:
-            whole &= own
-            if whole.bit_count() < self.least:
+        closure = bits
+        for _, records_of in tail:
+            closure &= records_of
+            if closure.bit_count() < self.least:
                 break
         else:
-            self._add((*head, *(item for item, _ in tail)), whole)
+            self._add((*head, *(item for item, _ in tail)), closure)
             return
         tail = sorted(tail, key=lambda each: (each[1].bit_count(), each[0]))
-        for place, (item, own) in enumerate(tail):
+        for place, (item, records_of) in enumerate(tail):
             further = [
                 (other, both)
                 for other, bits_of in tail[place + 1 :]
-                if (both := own & bits_of).bit_count() >= self.least
+                if (both := records_of & bits_of).bit_count() >= self.least
             ]
-            self.grow((*head, item), own, own.bit_count(), further)
+            self.grow((*head, item), records_of, records_of.bit_count(), further)
 
     def _known(self, items: set[int]) -> bool:
         """Whether a found set contains all of these."""
         if not items:
             return False
         lists = [self.having.get(item, []) for item in items]
-        return any(items <= each for each in min(lists, key=len))
+        return any(items <= listed for listed in min(lists, key=len))
 
     def _add(self, items: tuple[int, ...], bits: int) -> None:
         if not items:
             return
         self.found[tuple(sorted(items))] = bits
-        each = frozenset(items)
+        itemset = frozenset(items)
         for item in items:
-            self.having.setdefault(item, []).append(each)
+            self.having.setdefault(item, []).append(itemset)
 
 
 # Spec: trajectory-kcl, sections 3.1, 3.2 and 7. A sequence of i + 1 pairs is a candidate in a
@@ -205,7 +205,7 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
     levels: list[Level] = []
     places: list[tuple[Occurrences, ...]] = []
     blocks = _instances(table, model)
-    emitted = violating = held = 0
+    emitted = violating = entries = 0
     for length in range(1, longest + 1):
         report_progress = partial(
             _told, context, until * (length - 1) / longest, f"sequences of {length}"
@@ -227,15 +227,15 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
         if not level.keys.size:
             break
         violating += int(level.violating.sum())
-        held += int(level.counts.sum())
+        entries += int(level.counts.sum())
         if violating > MOST_VIOLATING:
             raise TooManySequences(f"more than {MOST_VIOLATING} violate")
-        _fit(held, ENTRY + _mask_bytes(table))
+        _fit(entries, ENTRY + _mask_bytes(table))
         number = partial(_number, join, level.keys)
-        found = tuple(context.map_blocks(number, report_progress(blocks)))
+        numbered = tuple(context.map_blocks(number, report_progress(blocks)))
         levels.append(level)
-        places.append(found)
-        blocks = [each.of(~level.violating[each.sequences]) for each in found]
+        places.append(numbered)
+        blocks = [block.of(~level.violating[block.sequences]) for block in numbered]
     return Mined(tuple(levels), tuple(places))
 
 
@@ -244,11 +244,11 @@ def check_size(table: PairTable, model: Model) -> None:
     TooManySequences."""
     lengths, paths = np.unique(table.lengths, return_counts=True)
     most = MOST_EMITTED
-    found = sum(
+    estimate = sum(
         count * model.sequences(length, most)
         for length, count in zip(lengths.tolist(), paths.tolist(), strict=True)
     )
-    if found > most:
+    if estimate > most:
         raise TooManySequences(f"the paths have more than {most} of at most L pairs")
     _fit(len(table.items), ENTRY + _mask_bytes(table))
 
@@ -329,12 +329,12 @@ class _Join:
     def candidates(self, block: Occurrences) -> tuple[Ints, Ints, Ints]:
         """The entries that are joined, left and right, and the keys of what they give."""
         partners = self._partners(block)
-        left = np.repeat(np.arange(len(partners)), partners)
+        lefts = np.repeat(np.arange(len(partners)), partners)
         before = np.cumsum(partners) - partners
-        right = np.arange(len(left)) - before[left] + left + 1
+        right = np.arange(len(lefts)) - before[lefts] + lefts + 1
         last = (self.keys % self.pairs)[block.sequences]
-        keys = block.sequences[left].astype(np.int64) * self.pairs + last[right]
-        return left, right, keys
+        keys = block.sequences[lefts].astype(np.int64) * self.pairs + last[right]
+        return lefts, right, keys
 
 
 def _count(join: _Join | None, classes: int, block: Occurrences) -> tuple[Ints, Ints]:
@@ -342,8 +342,8 @@ def _count(join: _Join | None, classes: int, block: Occurrences) -> tuple[Ints, 
     if join is None:
         keys, of = block.sequences.astype(np.int64), block.classes
     else:
-        left, _, keys = join.candidates(block)
-        of = block.classes[left]
+        lefts, _, keys = join.candidates(block)
+        of = block.classes[lefts]
     keys *= classes
     keys += of
     return _tally(np.sort(keys), None)
@@ -354,15 +354,15 @@ def _number(join: _Join | None, keys: Ints, block: Occurrences) -> Occurrences:
     if join is None:
         numbers = np.searchsorted(keys, block.sequences).astype(np.int32)
         return Occurrences(block.rows, numbers, block.masks, block.classes)
-    left, right, own = join.candidates(block)
-    numbers = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
-    kept = np.flatnonzero(keys[numbers] == own)
-    left, right = left[kept], right[kept]
+    lefts, right, keys_of_pairs = join.candidates(block)
+    numbers = np.minimum(np.searchsorted(keys, keys_of_pairs), len(keys) - 1)
+    valid = np.flatnonzero(keys[numbers] == keys_of_pairs)
+    lefts, right = lefts[valid], right[valid]
     return Occurrences(
-        block.rows[left],
-        numbers[kept].astype(np.int32),
-        block.masks[left] | block.masks[right],
-        block.classes[left],
+        block.rows[lefts],
+        numbers[valid].astype(np.int32),
+        block.masks[lefts] | block.masks[right],
+        block.classes[lefts],
     )
 
 
@@ -385,7 +385,7 @@ def _added(parts: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
     """Different keys of all parts, ascending, and the sums of their counts."""
     combined = np.concatenate([keys for keys, _ in parts])
     order = np.argsort(combined, kind="stable")
-    return _tally(combined[order], np.concatenate([each for _, each in parts])[order])
+    return _tally(combined[order], np.concatenate([tallied for _, tallied in parts])[order])
 
 
 def _by_class(parts: Sequence[tuple[Ints, Ints]], classes: int) -> tuple[Ints, Ints]:
@@ -426,10 +426,10 @@ def _judged(
 
 def numbers_of(levels: Sequence[Level], items: NDArray[np.integer], pairs: int) -> Ints:
     """The numbers of sequences (m, length) in their level; -1 where a level does not have them."""
-    found = np.zeros(len(items), np.int64)
-    known = np.ones(len(items), bool)
+    number_of = np.zeros(len(items), np.int64)
+    is_known = np.ones(len(items), bool)
     for level, last in zip(levels, items.T, strict=False):
-        keys = found * pairs + last
-        found = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
-        known &= level.keys[found] == keys
-    return np.where(known, found, -1)
+        keys = number_of * pairs + last
+        number_of = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+        is_known &= level.keys[number_of] == keys
+    return np.where(is_known, number_of, -1)

@@ -137,21 +137,21 @@ class LiteralRun:
         inside = self.records(sequence)
         rest = self.having[pair] & ~inside
         common = self._pairs(inside) & self._pairs(rest)
-        named = {each for m in self.minimal_of[pair] for each in m}
+        named = {item for m in self.minimal_of[pair] for item in m}
         named |= {m[0] for m in self.minimal if len(m) == 1}
-        kept = sorted((common - named) | (common & {pair}))
-        return not self._any_violates(kept, (), rest, pair)
+        common_items = sorted((common - named) | (common & {pair}))
+        return not self._any_violates(common_items, (), rest, pair)
 
     def _any_violates(self, kept: list[int], head: Sequence, records: int, pair: int) -> bool:
-        for place, each in enumerate(kept):
-            longer = (*head, each)
-            own = records & self.having[each]
-            if not own or self._holds_minimal(longer, pair):
+        for place, item in enumerate(kept):
+            longer = (*head, item)
+            matching = records & self.having[item]
+            if not matching or self._holds_minimal(longer, pair):
                 continue
-            if self.violates(own):
+            if self.violates(matching):
                 return True
             if len(longer) < self.longest and self._any_violates(
-                kept[place + 1 :], longer, own, pair
+                kept[place + 1 :], longer, matching, pair
             ):
                 return True
         return False
@@ -191,11 +191,11 @@ class LiteralRun:
     def alive(self) -> Flags:
         """Which instances of the table are left."""
         table = self.table
-        found = [
+        is_alive = [
             item in self.paths[row]
             for row, item in zip(table.rows.tolist(), table.items.tolist(), strict=True)
         ]
-        return np.array(found, bool)
+        return np.array(is_alive, bool)
 
     def _score(self, pair: int) -> None:
         """Fresh scores of a pair: of its local operations, and of the global one."""
@@ -237,7 +237,7 @@ class LiteralRun:
         for row in _rows(inside):
             self.paths[row].discard(pair)
         self.having[pair] &= ~inside
-        stale = {each for one in gone for each in one} | {pair}
+        stale = {item for one in gone for item in one} | {pair}
         for items in [items for items in self.maximal if pair in items]:
             stale |= set(items)
             self.maximal[items] &= ~inside
@@ -245,11 +245,11 @@ class LiteralRun:
                 del self.maximal[items]
         for one in gone:
             self.minimal.discard(one)
-            for each in one:
-                self.minimal_of[each].discard(one)
-                self.scores.pop((0, each, one), None)
-        for each in sorted(stale):  # B4: entries of all other pairs keep their old scores
-            self._score(each)
+            for item in one:
+                self.minimal_of[item].discard(one)
+                self.scores.pop((0, item, one), None)
+        for item in sorted(stale):  # B4: entries of all other pairs keep their old scores
+            self._score(item)
         self.operations.append(
             Operation(
                 "local" if kind == 0 else "global",

@@ -285,14 +285,14 @@ class PairTable:
 
     def places(self, rows: Codes, item: int) -> Ints:
         """The place of a pair in these records, all of which have it; counted from 0."""
-        wanted = rows.astype(np.int64) * self.pairs + item
-        result: Ints = np.searchsorted(self._instances, wanted) - self.offsets[rows]
+        codes = rows.astype(np.int64) * self.pairs + item
+        result: Ints = np.searchsorted(self._instances, codes) - self.offsets[rows]
         return result
 
     def kept(self, alive: Flags) -> PairTable:
         """The same records without the instances that are not alive."""
-        left = np.bincount(self.rows[alive], minlength=self.records)
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+        instances_left = np.bincount(self.rows[alive], minlength=self.records)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(instances_left)))
         return replace(self, offsets=offsets, items=self.items[alive])
 
 
@@ -318,7 +318,7 @@ def code(
     merged = int(data.times.size - times.size)
     rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
     slots, slot = np.unique(times, return_inverse=True)
-    by_rank = [names[each] for each in np.argsort(rank)] if names else []
+    by_rank = [names[place] for place in np.argsort(rank)] if names else []
     keys, items = np.unique(slot * max(len(names), 1) + rank[places], return_inverse=True)
     table = PairTable(
         offsets,
@@ -332,7 +332,7 @@ def code(
 
 
 def _marks(data: Trajectories, sensitive_values: Sequence[tuple[str, str]]) -> Flags:
-    attributes = {each.name: each for each in data.attributes}
+    attributes = {attribute.name: attribute for attribute in data.attributes}
     marks = np.zeros((data.records, len(sensitive_values)), bool)
     for place, (name, value) in enumerate(sensitive_values):
         if not data.records:
@@ -379,8 +379,8 @@ def _points(data: Trajectories, grid: Grid | None) -> tuple[Ints, Floats, tuple[
     rows = np.repeat(np.arange(data.records), np.diff(data.offsets))
     first = np.ones(slots.size, bool)
     first[1:] = (rows[1:] != rows[:-1]) | (slots[1:] != slots[:-1])
-    left = np.bincount(rows[first], minlength=data.records)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+    instances_left = np.bincount(rows[first], minlength=data.records)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(instances_left)))
     if data.coordinates is None or grid.cell is None:
         return offsets, slots[first], data.locations, data.places[first].astype(np.int64)
     with np.errstate(over="ignore"):

@@ -82,8 +82,8 @@ class Incidence:
         part = slice(self.pair_starts[pair], self.pair_starts[pair + 1])
         rows, places = self.holders[part], self.holder_places[part]
         words = self.state.dead[rows, places // WORD]
-        left: Codes = rows[(words >> (places % WORD).astype(np.uint64)) & np.uint64(1) == 0]
-        return left
+        rows_left: Codes = rows[(words >> (places % WORD).astype(np.uint64)) & np.uint64(1) == 0]
+        return rows_left
 
     def of_kind(self, kind: int) -> list[int]:
         """The numbers of all sequences of a kind."""
@@ -115,14 +115,14 @@ def build(
     widths = [np.full(len(level.keys), level.items.shape[1], np.int64) for level in levels]
     words = max(-(-int(table.lengths.max(initial=0)) // WORD), 1)
     if frequent is not None:
-        for place, (items, found) in enumerate(frequent.where):
-            rows.append(found)
-            masks.append(_masks(table, items, found, words))
-            numbers.append(np.full(len(found), bases[-1] + place, np.int32))
-            marks.append(table.marks[found].sum(axis=0, dtype=np.int64)[None, :])
+        for place, (items, rows_found) in enumerate(frequent.where):
+            rows.append(rows_found)
+            masks.append(_masks(table, items, rows_found, words))
+            numbers.append(np.full(len(rows_found), bases[-1] + place, np.int32))
+            marks.append(table.marks[rows_found].sum(axis=0, dtype=np.int64)[None, :])
             members.append(np.array(items, np.int32))
         widths.append(np.array([len(items) for items, _ in frequent.where], np.int64))
-        counts.append(np.array([len(found) for _, found in frequent.where], np.int64))
+        counts.append(np.array([len(rows_found) for _, rows_found in frequent.where], np.int64))
         kinds.append(np.full(len(frequent.where), FREQUENT, np.uint8))
     beat()
     row = _joined(rows, np.int32)
@@ -189,9 +189,9 @@ def _masks(table: PairTable, items: Sequence[int], rows: Codes, words: int) -> W
 def _where(sequences: Codes, kinds: Kinds) -> tuple[Ints, Ints]:
     """The entries of each minimal violating sequence; none of the others."""
     chosen = np.flatnonzero(kinds[sequences] == MINIMAL)
-    own = sequences[chosen]
-    order = np.argsort(own, kind="stable")
-    return _starts(np.bincount(own, minlength=len(kinds))), chosen[order]
+    sequences_chosen = sequences[chosen]
+    order = np.argsort(sequences_chosen, kind="stable")
+    return _starts(np.bincount(sequences_chosen, minlength=len(kinds))), chosen[order]
 
 
 def _class_lists(class_marks: Flags) -> tuple[Codes, Codes]:
@@ -283,20 +283,18 @@ class PlainKernel:
             np.ones(len(pairs), bool),
         )
         state = self.state
-        for asked, (pair, minimal) in enumerate(
-            zip(pairs.tolist(), minimals.tolist(), strict=True)
-        ):
+        for slot, (pair, minimal) in enumerate(zip(pairs.tolist(), minimals.tolist(), strict=True)):
             rows = self.rows(minimal)
             touched, tallies, mark_tallies = self._tally(pair, rows)
             kinds, before = state.kinds[touched], state.counts[touched]
-            left = before - tallies
+            remaining = before - tallies
             shares = state.mark_counts[touched] - mark_tallies
-            bad = (left < state.least) | (shares > state.most[left][:, None]).any(axis=1)
-            lost = (left < state.least_frequent) & (before >= state.least_frequent)
-            scores.gains[asked] = ((kinds == MINIMAL) & (left == 0)).sum()
-            scores.instances[asked] = len(rows)
-            scores.frequent[asked] = ((kinds == FREQUENT) & lost).sum()
-            scores.valid[asked] = not ((kinds == SAFE) & (left > 0) & bad).any()
+            bad = (remaining < state.least) | (shares > state.most[remaining][:, None]).any(axis=1)
+            lost = (remaining < state.least_frequent) & (before >= state.least_frequent)
+            scores.gains[slot] = ((kinds == MINIMAL) & (remaining == 0)).sum()
+            scores.instances[slot] = len(rows)
+            scores.frequent[slot] = ((kinds == FREQUENT) & lost).sum()
+            scores.valid[slot] = not ((kinds == SAFE) & (remaining > 0) & bad).any()
         return scores
 
     def apply(self, pair: int, rows: Codes) -> Changes:
@@ -307,14 +305,14 @@ class PlainKernel:
         state.dead[rows, places // WORD] |= bits
         state.support[pair] -= len(rows)
         before = state.counts[touched]
-        left = before - tallies
-        state.counts[touched] = left
+        remaining = before - tallies
+        state.counts[touched] = remaining
         state.mark_counts[touched] -= mark_tallies
         minimal = state.kinds[touched] == MINIMAL
-        lost = (left < state.least_frequent) & (before >= state.least_frequent)
+        lost = (remaining < state.least_frequent) & (before >= state.least_frequent)
         return Changes(
-            touched[minimal & (left == 0)],
-            touched[minimal & (left > 0)],
+            touched[minimal & (remaining == 0)],
+            touched[minimal & (remaining > 0)],
             touched[(state.kinds[touched] == FREQUENT) & lost],
         )
 
@@ -323,9 +321,9 @@ class PlainKernel:
         state = self.state
         at = _ranges(state.offsets[rows], state.offsets[rows + 1])
         lengths = state.offsets[rows + 1] - state.offsets[rows]
-        own = np.repeat(np.arange(len(rows)), lengths)
-        found = np.flatnonzero(state.items[at] == pair)
-        places: Ints = at[found] - state.offsets[rows][own[found]]
+        row_of = np.repeat(np.arange(len(rows)), lengths)
+        places_found = np.flatnonzero(state.items[at] == pair)
+        places: Ints = at[places_found] - state.offsets[rows][row_of[places_found]]
         return places
 
     def _tally(self, pair: int, rows: Codes) -> tuple[Codes, Ints, NDArray[np.int64]]:
@@ -333,16 +331,16 @@ class PlainKernel:
         state = self.state
         starts, stops = state.entry_offsets[rows], state.entry_offsets[rows + 1]
         entries = _ranges(starts, stops)
-        own = np.repeat(np.arange(len(rows)), stops - starts)
-        places = self._places(pair, rows)[own]
+        row_of = np.repeat(np.arange(len(rows)), stops - starts)
+        places = self._places(pair, rows)[row_of]
         masks = state.entry_masks[entries]
         bits = np.uint64(1) << (places % WORD).astype(np.uint64)
         has = masks[np.arange(len(entries)), places // WORD] & bits != 0
-        chosen = has & ~(masks & state.dead[rows][own]).any(axis=1)
+        chosen = has & ~(masks & state.dead[rows][row_of]).any(axis=1)
         sequences = state.entry_sequences[entries[chosen]]
         touched, back, tallies = np.unique(sequences, return_inverse=True, return_counts=True)
         mark_tallies = np.zeros((len(touched), state.mark_counts.shape[1]), np.int64)
-        classes = state.classes[rows][own[chosen]]
+        classes = state.classes[rows][row_of[chosen]]
         first, last = state.class_offsets[classes], state.class_offsets[classes + 1]
         marks = state.class_marks[_ranges(first.astype(np.int64), last.astype(np.int64))]
         np.add.at(mark_tallies, (np.repeat(back, last - first), marks), 1)
@@ -425,20 +423,20 @@ class Greedy:
             self._score_local((pair, m) for m, pairs in self.pairs.items() for pair in pairs)
         for pair in sorted(self.minimal_of):
             self._score_global(pair)
-        left = total
-        while left:
+        remaining = total
+        while remaining:
             score, kind, pair, _, m = heapq.heappop(self.heap)
             if kind == _LOCAL:
-                found = self._local(pair, m) if m in self.minimal_of[pair] else None
+                best = self._local(pair, m) if m in self.minimal_of[pair] else None
             else:
-                found = self._global(pair)
-            if found is None:
+                best = self._global(pair)
+            if best is None:
                 continue
-            if -found > score:
-                heapq.heappush(self.heap, (-found, kind, pair, self.rank.get(m, -1), m))
+            if -best > score:
+                heapq.heappush(self.heap, (-best, kind, pair, self.rank.get(m, -1), m))
                 continue
-            left -= self._do(kind, pair, m, found)
-            self._tell(0.5 + 0.5 * (1 - left / total))
+            remaining -= self._do(kind, pair, m, best)
+            self._tell(0.5 + 0.5 * (1 - remaining / total))
         return self.operations
 
     # ------------------------------------------------------------------------------------- scoring
@@ -495,21 +493,25 @@ class Greedy:
             )
         )
         for gone in changes.gone.tolist():
-            for each in self.pairs[gone]:
-                self.minimal_of[each].discard(gone)
+            for pair_named in self.pairs[gone]:
+                self.minimal_of[pair_named].discard(gone)
         stale = set(changes.shrunk.tolist())
         touched = {pair} if state.support[pair] else set()
         for lost in changes.lost.tolist():
-            for each in self.incidence.pairs_of(lost):
-                self.frequent_of[each] -= 1
-                touched.add(each)
-        again = {(each, shrunk) for shrunk in stale for each in self.pairs[shrunk]}
+            for pair_named in self.incidence.pairs_of(lost):
+                self.frequent_of[pair_named] -= 1
+                touched.add(pair_named)
+        again = {(pair, shrunk) for shrunk in stale for pair in self.pairs[shrunk]}
         if self.utility == "mfs":
-            again |= {(each, other) for each in touched for other in self.minimal_of[each]}
+            again |= {
+                (pair_touched, other)
+                for pair_touched in touched
+                for other in self.minimal_of[pair_touched]
+            }
         if self.method == "local":
             self._score_local(sorted(again))
-        for each in sorted(touched):
-            self._score_global(each)
+        for pair_named in sorted(touched):
+            self._score_global(pair_named)
         return len(changes.gone)
 
     def _tell(self, share: float) -> None:

@@ -106,9 +106,9 @@ def opened(file: BinaryIO, holder: Holder) -> Iterator[tuple[Manifest, Callable[
             manifest = _manifest(_kept(tar, first, digests))
 
             def rest(place: Place) -> int:
-                said = _members(tar, place, digests)
+                listed = _members(tar, place, digests)
                 opener.drain()
-                if said != digests:
+                if listed != digests:
                     raise BackupRefused("a digest is wrong: the backup is damaged")
                 return len(digests) - 1
 
@@ -230,10 +230,10 @@ class Places:
         for name, path in self.files.items():
             if path.is_file():
                 yield f"{FILES}/{name}", path
-            for found in sorted(path.rglob("*")) if path.is_dir() else ():
-                inside = found.relative_to(path)
-                if found.is_file() and not inside.parts[0].startswith(_PASSING):
-                    yield f"{FILES}/{name}/{inside.as_posix()}", found
+            for entry in sorted(path.rglob("*")) if path.is_dir() else ():
+                inside = entry.relative_to(path)
+                if entry.is_file() and not inside.parts[0].startswith(_PASSING):
+                    yield f"{FILES}/{name}/{inside.as_posix()}", entry
 
     def taken(self) -> list[Path]:
         """Paths that exist already, so that nothing can be restored there."""
@@ -275,7 +275,7 @@ class Drafts:
 
     def move(self, stack: ExitStack, stamp: str) -> list[Path]:
         """Move everything to its target; `stack` undoes it. Returns where the old files are."""
-        kept = []
+        moved = []
         for target in self._targets:
             draft = _draft(target)
             logs = _LOGS if target == self._places.database else ()
@@ -285,12 +285,12 @@ class Drafts:
                 elif old.exists():
                     away = old.with_name(f"{old.name}.replaced-{stamp}")
                     _renamed(stack, old, away)
-                    kept.append(away)
+                    moved.append(away)
             if draft.exists():
                 _renamed(stack, draft, target)
         for directory in {target.parent for target in self._targets}:
             _to_disk(directory)
-        return kept
+        return moved
 
     def remove(self) -> None:
         """Delete what was not moved."""
@@ -389,8 +389,8 @@ async def copy_postgres(service: str, url: str, target: Path) -> str:
     """pg_dump of a database that may be in use; returns the revision of its schema."""
     async with _connection(url) as connection:
         try:
-            found = await connection.execute(text("SELECT version_num FROM alembic_version"))
-            revision = str(found.scalar_one())
+            answer = await connection.execute(text("SELECT version_num FROM alembic_version"))
+            revision = str(answer.scalar_one())
         except DBAPIError:
             raise BackupRefused(f"the database is not of a {service}") from None
     target.touch(0o600)
@@ -402,13 +402,13 @@ async def copy_postgres(service: str, url: str, target: Path) -> str:
 async def idle_postgres(url: str) -> bool:
     """Whether the database holds tables. Raises BackupRefused if a service is connected to it."""
     async with _connection(url) as connection:
-        others = await connection.execute(
+        sessions = await connection.execute(
             text(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND application_name = 'tacit' AND pid <> pg_backend_pid()"
             )
         )
-        if others.scalar_one():
+        if sessions.scalar_one():
             raise BackupRefused(_IN_USE)
         tables = await connection.execute(
             text("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
@@ -485,9 +485,9 @@ def _run(program: str, url: str, *arguments: str) -> None:
             raise BackupRefused(
                 f"{program} is not installed here: it belongs to PostgreSQL's client programs"
             ) from None
-        _, said = done.communicate()
+        _, output = done.communicate()
     if done.returncode:
-        raise BackupRefused(_last_line(said) or f"{program} failed")
+        raise BackupRefused(_last_line(output) or f"{program} failed")
 
 
 def _last_line(said: str) -> str:

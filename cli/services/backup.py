@@ -91,8 +91,8 @@ def backup(
     settings = _settings(service)
     holder = sealing_holder(recipient, passphrase_file)
     manifest, count = asyncio.run(_back_up(settings, out, holder))
-    said = {"file": str(out), "members": count, **manifest.model_dump(mode="json")}
-    return Answer(said, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
+    answer_made = {"file": str(out), "members": count, **manifest.model_dump(mode="json")}
+    return Answer(answer_made, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
 
 
 @printed
@@ -130,25 +130,32 @@ def restore(
     holder = opening_holder(key, passphrase_file)
     if check:
         manifest, count = _verified(settings, file, holder)
-        said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
-        return Answer(said, lambda: typer.echo(f"{file} is valid: {_summary(manifest, count)}"))
+        answer_made: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
+        return Answer(
+            answer_made, lambda: typer.echo(f"{file} is valid: {_summary(manifest, count)}")
+        )
     newer = None
     if identity is not None:
         pair = opened_pair(identity, opening_holder(identity_key, identity_passphrase_file))
         newer = Newer(HybridIdentity(pair), _chain(settings, chain_from))
-    manifest, count, kept = asyncio.run(
+    manifest, count, moved = asyncio.run(
         _restore(settings, file, holder, replace=replace, newer=newer)
     )
     steps = [text.format(since=_since(manifest)) for text in (*_BY_HAND[service], _EVERY)]
-    said = {"members": count, **manifest.model_dump(mode="json"), "set_aside": kept, "then": steps}
+    answer_made = {
+        "members": count,
+        **manifest.model_dump(mode="json"),
+        "set_aside": moved,
+        "then": steps,
+    }
 
     def human() -> None:
         typer.echo(f"restored: {_summary(manifest, count)}")
-        for name in kept:
+        for name in moved:
             typer.echo(f"set aside, remove it when you are sure: {name}")
         typer.echo("\n".join(f"- {step}" for step in steps))
 
-    return Answer(said, human)
+    return Answer(answer_made, human)
 
 
 # --- backup --------------------------------------------------------------------------------------
@@ -255,25 +262,27 @@ async def _restore(
         _judge(settings, manifest)
         if (places.database is None) != (manifest.database == "postgresql"):
             raise BackupRefused(f"the backup is of a {manifest.database} database")
-        taken = await _idle(places, url)
-        if taken and not replace:
-            raise BackupRefused(f"there is a state already ({taken[0]}): --replace sets it aside")
+        existing = await _idle(places, url)
+        if existing and not replace:
+            raise BackupRefused(
+                f"there is a state already ({existing[0]}): --replace sets it aside"
+            )
         drafts = Drafts(places, settings.data_dir / ".database.restoring")
         try:
             count = rest(drafts.place)
             with ExitStack() as undo:
-                kept = [str(each) for each in drafts.move(undo, stamp)]
+                moved = [str(path) for path in drafts.move(undo, stamp)]
                 if places.database is None:
                     aside = await archive.put_back_postgres(
-                        url, drafts.database, stamp, replace=_TABLES in taken
+                        url, drafts.database, stamp, replace=_TABLES in existing
                     )
-                    kept += [] if aside is None else [f"schema {aside}"]
+                    moved += [] if aside is None else [f"schema {aside}"]
                 if newer is not None:
                     await _continue(settings, newer)
                 undo.pop_all()
         finally:
             drafts.remove()
-    return manifest, count, kept
+    return manifest, count, moved
 
 
 _TABLES: Final = "tables in the database"
@@ -281,12 +290,12 @@ _TABLES: Final = "tables in the database"
 
 async def _idle(places: Places, url: str) -> list[str]:
     """Files that exist already. Raises BackupRefused if the service runs."""
-    taken = [str(path) for path in places.taken()]
+    existing = [str(path) for path in places.taken()]
     if places.database is not None:
         archive.idle_sqlite(places.database)
     elif await archive.idle_postgres(url):
-        taken.append(_TABLES)
-    return taken
+        existing.append(_TABLES)
+    return existing
 
 
 def _judge(settings: ServiceSettings, manifest: Manifest) -> None:
@@ -331,8 +340,8 @@ def sealing_holder(recipient: str | None, passphrase_file: Path | None) -> Holde
 def opening_holder(key: Path | None, passphrase_file: Path | None) -> Holder:
     """The holder that opens a file. Raises BackupRefused unless exactly one of both is given."""
     if key is not None and passphrase_file is None:
-        found = private_key(key)
-        return Recipient(found.public, found)
+        private = private_key(key)
+        return Recipient(private.public, private)
     return _one(key, passphrase_file)
 
 

@@ -118,14 +118,14 @@ def prepare(directory: Path, hosts: Sequence[Sequence[str]], days: int) -> list[
     else:
         authority = Authority.make("Tacit trial authority", 3650)
         authority.save(directory)
-    made = []
+    written = []
     for names in hosts:
         certificate, key = authority.issue(names, days)
         path = directory / f"{names[0]}.pem"
         _write(directory / f"{names[0]}.key", key, 0o600)
         _write(path, certificate, 0o644)
-        made.append(path)
-    return made
+        written.append(path)
+    return written
 
 
 def _builder(
@@ -201,10 +201,10 @@ def write(root: Path) -> list[Path]:
     """
     if not (root / "docker-compose.yml").exists():
         raise FileNotFoundError(f"there is no docker-compose.yml in {root}")
-    made: list[Path] = []
+    written: list[Path] = []
     if not (root / ".env").exists():
         shutil.copyfile(root / ".env.example", root / ".env")
-        made.append(root / ".env")
+        written.append(root / ".env")
     directory = root / "deploy" / "secrets"
     directory.mkdir(mode=0o700, exist_ok=True)
 
@@ -216,7 +216,7 @@ def write(root: Path) -> list[Path]:
         os.fchmod(descriptor, 0o444)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(content())
-        made.append(path)
+        written.append(path)
         return path.read_text("ascii")
 
     password = secret("postgres_password", _word)
@@ -229,10 +229,10 @@ def write(root: Path) -> list[Path]:
     mqtt = secret("mqtt_password", _word)
     secret("mqtt_passwords", lambda: f"curator:{mosquitto_hash(mqtt)}\n")
     if not (directory / "mqtt" / "mosquitto.pem").exists():
-        made += prepare(directory / "mqtt", [BROKER_NAMES], DAYS)
+        written += prepare(directory / "mqtt", [BROKER_NAMES], DAYS)
         for path in (directory / "mqtt").iterdir():
             path.chmod(0o600 if path.name == "authority.key" else 0o444)
-    return made
+    return written
 
 
 def mosquitto_hash(password: str) -> str:
@@ -292,10 +292,10 @@ def compose(
 ) -> None:
     """Write `.env` and `deploy/secrets/` for docker-compose.yml; existing files are kept."""
     with plain_errors():
-        made = write(directory)
-    for path in made:
+        written = write(directory)
+    for path in written:
         say(str(path))
-    if not made:
+    if not written:
         console.print("nothing was missing")
 
 
@@ -306,10 +306,10 @@ def findings(service: str) -> Iterator[Finding]:
     try:
         settings = kind()
     except ValidationError as error:
-        for each in error.errors():
-            where = ".".join(str(part) for part in each["loc"])
+        for problem in error.errors():
+            where = ".".join(str(part) for part in problem["loc"])
             name = f"TACIT_{where.upper()}" if where else "settings"
-            yield Finding(name, "error", each["msg"])
+            yield Finding(name, "error", problem["msg"])
         return
     except SettingsError as error:
         yield Finding("settings", "error", str(error))
@@ -323,9 +323,9 @@ def findings(service: str) -> Iterator[Finding]:
 
 
 def _unknown(kind: type[ServiceSettings]) -> Iterator[Finding]:
-    known = {f"TACIT_{name}".upper() for name in kind.model_fields} | ELSEWHERE
+    names = {f"TACIT_{name}".upper() for name in kind.model_fields} | ELSEWHERE
     for name in sorted(os.environ):
-        if name.startswith("TACIT_") and name.removesuffix("_FILE") not in known:
+        if name.startswith("TACIT_") and name.removesuffix("_FILE") not in names:
             yield Finding(name, "warning", "no setting of this service: is it spelled right?")
 
 
@@ -405,5 +405,5 @@ async def _database(settings: ServiceSettings, service: str) -> Finding:
         due = await pending_migrations(database, Path(package).parent / "migrations")
     finally:
         await database.dispose()
-    said = f"{len(due)} migrations are due at the next start" if due else "answers, up to date"
-    return Finding("database", "ok", said)
+    state = f"{len(due)} migrations are due at the next start" if due else "answers, up to date"
+    return Finding("database", "ok", state)

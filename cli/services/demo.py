@@ -194,13 +194,13 @@ def _require_paired(deployment: Deployment) -> None:
 
 def _next_lines(home: Path, *, full: bool) -> list[str]:
     """What to do next; the services of the demonstration have ended."""
-    kept = f" --home {home}"
+    home_option = f" --home {home}"
     return [
         "Nothing is left running. Next:",
         *([] if full else ["  tacit demo --full           the same hour by four mechanisms"]),
-        f"  tacit demo{kept}, then tacit up{kept}",
+        f"  tacit demo{home_option}, then tacit up{home_option}",
         f"{'':30}a deployment that stays, with these rounds;",
-        f"{'':30}then tacit console{kept} shows them in a browser",
+        f"{'':30}then tacit console{home_option} shows them in a browser",
         "  docs/tutorial/first-private-sum.md",
     ]
 
@@ -256,11 +256,11 @@ def _show_first(deployment: Deployment, file: MeterFile, data: Path | None) -> N
 
 def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> list[str]:
     """One round in words: the query, the result, what stayed private, what was checked."""
-    found = performed.found
-    released, count = float(found["result"]["sum"]), found["participants"]
-    error = float(Fraction(found["report"]["error"]["parts"][0]["mean_absolute"]))
+    round_found = performed.found
+    released, count = float(round_found["result"]["sum"]), round_found["participants"]
+    error = float(Fraction(round_found["report"]["error"]["parts"][0]["mean_absolute"]))
     off = abs(released - truth.raw_kwh)
-    statement = _with_all_but_one(found["report"])
+    statement = _with_all_but_one(round_found["report"])
     epsilon = Fraction(statement.epsilon or "0")
     matches = "they add up to" if performed.checked["matches"] else "THEY DO NOT ADD UP TO"
     begin, end = (_window()[key][:16].replace("T", " ") for key in ("start", "end"))

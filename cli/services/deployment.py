@@ -103,9 +103,11 @@ class Deployment:
         directory = directory.absolute()
         count = aggregators + 2
         ports = free_ports(count) if port is None else list(range(port, port + count))
-        for wanted in ports:
-            if not _is_free(wanted):
-                raise ValueError(f"port {wanted} is in use: ports {port} to {ports[-1]} are needed")
+        for candidate in ports:
+            if not _is_free(candidate):
+                raise ValueError(
+                    f"port {candidate} is in use: ports {port} to {ports[-1]} are needed"
+                )
 
         def address(kind: str, name: str, port: int) -> ServiceAddress:
             return ServiceAddress(kind, name, f"http://127.0.0.1:{port}", str(directory / name))
@@ -299,9 +301,9 @@ class Running:
             )
         assert first.stdin is not None
         assert first.stdout is not None
-        with first.stdout as forks, first.stdin as asked:
-            asked.write(json.dumps(starts).encode())
-            asked.close()
+        with first.stdout as forks, first.stdin as starts_pipe:
+            starts_pipe.write(json.dumps(starts).encode())
+            starts_pipe.close()
             if len(services) == 1:
                 self.processes[services[0].id] = first
                 return
@@ -355,8 +357,10 @@ class Running:
         """CPU seconds of one service's process so far, with ended threads; 0 where the system does
         not report them."""
         clock, libc = ctypes.c_int(), ctypes.CDLL(None)
-        known = getattr(libc, "clock_getcpuclockid", None)  # Linux and the BSDs
-        if known is None or known(self.processes[service.id].pid, ctypes.byref(clock)):
+        clock_of_process = getattr(libc, "clock_getcpuclockid", None)  # Linux and the BSDs
+        if clock_of_process is None or clock_of_process(
+            self.processes[service.id].pid, ctypes.byref(clock)
+        ):
             return 0.0
         return time.clock_gettime(clock.value)
 
@@ -457,8 +461,10 @@ def _log(service: ServiceAddress) -> str:
     """The last line of a service's log, and where the log is."""
     path = Path(service.directory) / LOG
     lines = path.read_text(errors="replace").strip().splitlines()
-    said = [line for line in lines if "Application startup failed" not in line][-1:]  # uvicorn's
-    return f"; {said[0][-500:]} (log: {path})" if said else f" (log: {path})"
+    last_lines = [line for line in lines if "Application startup failed" not in line][
+        -1:
+    ]  # uvicorn's
+    return f"; {last_lines[0][-500:]} (log: {path})" if last_lines else f" (log: {path})"
 
 
 def trusted(url: str) -> ssl.SSLContext | bool:
@@ -491,13 +497,13 @@ def pair(deployment: Deployment) -> None:
                         "identity_key": identity["identity_key"],
                     },
                 ).json()["token"]
-                own = aggregator.get("/.well-known/tacit-aggregator")
+                statement = aggregator.get("/.well-known/tacit-aggregator")
             coordinator.post(
                 "/v1/aggregators",
                 {
                     "url": service.url,
                     "token": token,
-                    "fingerprint": encode_binary(bytes.fromhex(own["fingerprint"])),
+                    "fingerprint": encode_binary(bytes.fromhex(statement["fingerprint"])),
                 },
             )
 

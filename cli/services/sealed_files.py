@@ -160,8 +160,8 @@ def opened_pair(file: Path, holder: Holder) -> bytes:
         try:
             content = Opener(stream, holder).read()
         except BackupRefused as error:
-            said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
-            raise ValueError(f"{file}: {said}") from None
+            message = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
+            raise ValueError(f"{file}: {message}") from None
     if not content.startswith(CONTENT) or len(content) != len(CONTENT) + SECRET_BYTES:
         raise ValueError(f"{file}: has no next identity")
     return content.removeprefix(CONTENT)

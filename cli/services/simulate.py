@@ -209,10 +209,10 @@ def _noise(mechanism: str, epsilon: str) -> dict[str, Any]:
     """The fields of a mechanism; of two-layer, epsilon split as in the thesis, section 4.3."""
     match mechanism:
         case "two-layer":
-            whole = Fraction(epsilon)
+            total = Fraction(epsilon)
             parts = {
-                "epsilon_u": format_exact(whole * 3 / 4),
-                "epsilon_s": format_exact(whole / 4),
+                "epsilon_u": format_exact(total * 3 / 4),
+                "epsilon_s": format_exact(total / 4),
             }
             return {"mechanism": mechanism, **parts, "pr_u": "1", "pr_s": "1"}
         case "local":
@@ -225,7 +225,7 @@ def _noise(mechanism: str, epsilon: str) -> dict[str, Any]:
 def _query(people: Population, asked: Simulation, changed: Sequence[str]) -> Query:
     noise, sharing = _noise(asked.mechanism, asked.epsilon), asked.sharing
     local = noise["mechanism"] == "local"
-    given: dict[str, Any] = {
+    document: dict[str, Any] = {
         "name": f"simulated-{people.name}",
         "function": "sum",
         "unit": people.unit,
@@ -241,24 +241,24 @@ def _query(people: Population, asked: Simulation, changed: Sequence[str]) -> Que
         **noise,
     }
     if mismatch(DEFAULT, people.unit) is not None:
-        given["register"] = "simulated"  # a name outside the catalogue takes any unit
-    if given["sharing"] == "shamir":
-        given["threshold"] = asked.aggregators // 2 + 1
+        document["register"] = "simulated"  # a name outside the catalogue takes any unit
+    if document["sharing"] == "shamir":
+        document["threshold"] = asked.aggregators // 2 + 1
     for item in changed:
         name, equals, value = item.partition("=")
         if not equals:
             fail(f"--field {item}: give name=value")
-        given[name] = _plain(name, value)
+        document[name] = _plain(name, value)
     chosen = any(item.startswith("resolution=") for item in changed)
     while True:
         try:
-            return Query.model_validate_json(json.dumps(given))
+            return Query.model_validate_json(json.dumps(document))
         except ValidationError as error:
             too_fine = [item["loc"] for item in error.errors()] == [("resolution",)]
-            if chosen or not too_fine or Fraction(given["resolution"]) > max(people.bounds):
+            if chosen or not too_fine or Fraction(document["resolution"]) > max(people.bounds):
                 fail(first_of(error))
             # The noise needs a coarser resolution than the population's own.
-            given["resolution"] = format_exact(10 * Fraction(given["resolution"]))
+            document["resolution"] = format_exact(10 * Fraction(document["resolution"]))
 
 
 def _plain(name: str, value: str) -> Any:

@@ -140,8 +140,8 @@ def _soak_in(
     evidence = asyncio.run(
         chaos_checks.collect(site, soaked, answers, aggregator_stores, host_stores, PERIOD_S)
     )
-    found = chaos_checks.checks(soaked, evidence)
-    return chaos_checks.document(plan, soaked, found)
+    outcomes = chaos_checks.checks(soaked, evidence)
+    return chaos_checks.document(plan, soaked, outcomes)
 
 
 def _shared(deployment: Deployment) -> tuple[ServiceAddress, ...]:
@@ -153,9 +153,9 @@ def _site(deployment: Deployment, hosts: Sequence[ServiceAddress]) -> chaos.Site
     curators = {}
     for host in hosts:
         names = tuple(f"{host.id}-meter-{place}" for place in range(CURATORS_PER_HOST))
-        made = join_token(deployment, host.id, PartyKind.HOST, len(names), 3600)
+        join = join_token(deployment, host.id, PartyKind.HOST, len(names), 3600)
         with host.client() as client:
-            client.parties.enrol(made.to_text(), list(names))
+            client.parties.enrol(join.to_text(), list(names))
             policy = client.policies.get()
             client.policies.set({**policy, "min_participants": 1})
         curators[host.id] = names
@@ -228,9 +228,9 @@ def compared(
         for row in compare(query, people, share, rounds, seed):
             rows.append(row)
             bar.update(task, advance=1, description=f"{row.named} named")
-    found = comparison(query, people, share, seed, tuple(rows))
-    _write(found, out)
-    return Answer(found.document(), lambda: _print(found))
+    comparison_made = comparison(query, people, share, seed, tuple(rows))
+    _write(comparison_made, out)
+    return Answer(comparison_made.document(), lambda: _print(comparison_made))
 
 
 def _write(response: Comparison, out: Path) -> None:

@@ -23,8 +23,8 @@ def status(target: Target) -> Answer:
 
     With --url the coordinator there and its aggregators.
     """
-    found = status_of(target)
-    return Answer(found, lambda: _show(found), 1 if found["wrong"] else 0)
+    state = status_of(target)
+    return Answer(state, lambda: _show(state), 1 if state["wrong"] else 0)
 
 
 def services_of(target: Target) -> tuple[ServiceAddress, ...]:
@@ -36,27 +36,27 @@ def services_of(target: Target) -> tuple[ServiceAddress, ...]:
 
 def status_of(target: Target) -> dict[str, Any]:
     """What `tacit status` prints."""
-    seen = [_seen(service) for service in services_of(target)]
-    found: dict[str, Any] = {
-        "services": seen,
+    seen_services = [_seen(service) for service in services_of(target)]
+    state: dict[str, Any] = {
+        "services": seen_services,
         "aggregators": [],
         "last": None,
         "next": None,
         "conditions": [],
     }
-    wrong = [problem for item in seen for problem in item["problems"]]
-    if seen[0]["version"] is not None:  # the coordinator is first
+    wrong = [problem for item in seen_services for problem in item["problems"]]
+    if seen_services[0]["version"] is not None:  # the coordinator is first
         with target.coordinator() as client:
-            found |= _work(client)
+            state |= _work(client)
     wrong += [
         f"{item['id']}: {item['problem']}"
-        for item in found["aggregators"]
+        for item in state["aggregators"]
         if not item["reachable"] and not any(text.startswith(f"{item['id']}: ") for text in wrong)
     ]
     wrong += [
-        item["sentence"] for item in found["conditions"] if item["condition"] not in IN_READINESS
+        item["sentence"] for item in state["conditions"] if item["condition"] not in IN_READINESS
     ]
-    return {**found, "wrong": wrong}
+    return {**state, "wrong": wrong}
 
 
 def _seen(service: ServiceAddress) -> dict[str, Any]:
@@ -120,10 +120,10 @@ notifications_app = typer.Typer(
 @at_coordinator
 def test(client: Client) -> Answer:
     """Send a message to every outlet now; exit code 1 if one did not take it."""
-    found = client.notifications.send_test()
-    failed = [each for each in found["deliveries"] if each["delivered"] is None]
-    lines = [f"{each['outlet']}: {_outcome(each)}" for each in found["deliveries"]]
-    return Answer(found, lambda: say("\n".join(lines), markup=False), 1 if failed else 0)
+    sent_test = client.notifications.send_test()
+    failed = [delivery for delivery in sent_test["deliveries"] if delivery["delivered"] is None]
+    lines = [f"{delivery['outlet']}: {_outcome(delivery)}" for delivery in sent_test["deliveries"]]
+    return Answer(sent_test, lambda: say("\n".join(lines), markup=False), 1 if failed else 0)
 
 
 @notifications_app.command("list")
@@ -133,20 +133,21 @@ def list_notifications(
     limit: Annotated[int, typer.Option(min=1, help="How many, from the newest.")] = 20,
 ) -> Answer:
     """What needed an operator, the newest first, and the outcome of each message."""
-    found = [dict(each) for each in islice(client.notifications.list(), limit)]
+    conditions = [dict(condition) for condition in islice(client.notifications.list(), limit)]
     rows = [
         [
-            each["began"],
-            each["ended"] or "lasts",
-            each["sentence"],
+            condition["began"],
+            condition["ended"] or "lasts",
+            condition["sentence"],
             "; ".join(
-                f"{sent['outlet']} {sent['event']}: {_outcome(sent)}" for sent in each["deliveries"]
+                f"{sent['outlet']} {sent['event']}: {_outcome(sent)}"
+                for sent in condition["deliveries"]
             ),
         ]
-        for each in found
+        for condition in conditions
     ]
     table = TextTable("Notifications", ["began", "ended", "what", "messages"], rows)
-    return Answer(found, lambda: console.print(table))
+    return Answer(conditions, lambda: console.print(table))
 
 
 def _outcome(delivery: Any) -> str:

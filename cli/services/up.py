@@ -86,9 +86,9 @@ def up(
 def alone_in(home: Path) -> Iterator[None]:
     """Lock the data directory, created if needed. Raises RuntimeError if a deployment uses it."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (home / "up.lock").open("w") as held:
+    with (home / "up.lock").open("w") as lock_file:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RuntimeError(
                 f"the deployment in {home} is up already: end that one with Ctrl-C, or give "
@@ -108,11 +108,11 @@ def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
         deployment.save()
         return deployment
     deployment = Deployment.load(home)
-    own = int(deployment.coordinator.url.rpartition(":")[2])
-    if port not in (None, own):
+    own_port = int(deployment.coordinator.url.rpartition(":")[2])
+    if port not in (None, own_port):
         raise ValueError(
-            f"--port {port}: the deployment in {home} keeps its addresses, from port {own} on, "
-            "because its parties know them; give a new --home"
+            f"--port {port}: the deployment in {home} keeps its addresses, from port {own_port} "
+            "on, because its parties know them; give a new --home"
         )
     return deployment
 
@@ -188,13 +188,13 @@ def settings_type(service: str) -> type[ServiceSettings]:
 def health(home: Home = DEFAULT_HOME) -> Answer:
     """Whether each service of the deployment is ready; exit code 1 if one is not."""
     deployment = Target(home).deployment()
-    found = {}
+    ready_of = {}
     for service in deployment.services:
         with Client(service.url, timeout_s=5, verify=trusted(service.url)) as client:
-            found[service.id] = client.ready()
-    rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
+            ready_of[service.id] = client.ready()
+    rows = [[name, "ready" if ready else "not ready"] for name, ready in ready_of.items()]
     shown = TextTable("Health", ["service", "state"], rows)
-    return Answer(found, lambda: console.print(shown), 0 if all(found.values()) else 1)
+    return Answer(ready_of, lambda: console.print(shown), 0 if all(ready_of.values()) else 1)
 
 
 @at_target
@@ -216,17 +216,17 @@ def browse(
         service = (deployment.curator if curator else deployment.coordinator).url
     try:
         with target.curator() if curator else target.coordinator() as client:
-            made = client.tokens.sign_in_code()
+            code = client.tokens.sign_in_code()
     except Problem as problem:
         if problem.name != "not_found":
             raise
         fail("this service has no console: start it with TACIT_CONSOLE=true")
-    address = f"{service.rstrip('/')}{made['path']}"
-    found = {"address": address, "valid_s": made["valid_s"]}
+    address = f"{service.rstrip('/')}{code['path']}"
+    link_made = {"address": address, "valid_s": code["valid_s"]}
 
     def human() -> None:
         say(address, markup=False)
         if show:
             webbrowser.open(address)
 
-    return Answer(found, human)
+    return Answer(link_made, human)

@@ -71,15 +71,15 @@ async def _page_of(
 ) -> Response:
     offered: Offered = request.app.state.offered_tokens
     async with issued.database().reading() as transaction:
-        found = await list_tokens(transaction, issued.table, after=after, limit=ROWS)
+        page = await list_tokens(transaction, issued.table, after=after, limit=ROWS)
     error = values.get("error")
     return pages.show(
         request,
         "tokens.html",
         visitor,
         status=200 if error is None else 422,
-        tokens=found,
-        more=found[-1].id if len(found) == ROWS else None,
+        tokens=page,
+        more=page[-1].id if len(page) == ROWS else None,
         scopes=sorted(offered.scopes),
         of_one=sorted(offered.of_one),
         days=DAYS,
@@ -100,8 +100,8 @@ async def listing(
     scope: str = "",
     subject: str = "",
 ) -> Response:
-    given = {"scope": scope, "subject": subject}
-    return await _page_of(request, pages, issued, visitor, after, given=given)
+    form_values = {"scope": scope, "subject": subject}
+    return await _page_of(request, pages, issued, visitor, after, given=form_values)
 
 
 @router.post("/tokens")
@@ -134,9 +134,12 @@ async def one(
         record = await token_by_id(transaction, issued.table, token_id)
     if record is None:
         raise NoSuchPage
-    own, held = token_id == visitor.principal.token_id, await sessions.of_token(record.hash)
+    is_own, open_sessions = (
+        token_id == visitor.principal.token_id,
+        await sessions.of_token(record.hash),
+    )
     return pages.show(
-        request, "token.html", visitor, token=record, own=own, sessions=held, error=None
+        request, "token.html", visitor, token=record, own=is_own, sessions=open_sessions, error=None
     )
 
 
@@ -172,17 +175,17 @@ async def revoke(
         record = await token_by_id(transaction, issued.table, token_id)
     if record is None:
         raise NoSuchPage
-    own = token_id == visitor.principal.token_id
-    if own and form.get("typed", "").strip() != (record.label or record.id):
-        wrong, held = NotTyped(pointer="/typed"), await sessions.of_token(record.hash)
+    is_own = token_id == visitor.principal.token_id
+    if is_own and form.get("typed", "").strip() != (record.label or record.id):
+        wrong, open_sessions = NotTyped(pointer="/typed"), await sessions.of_token(record.hash)
         return pages.show(
             request,
             "token.html",
             visitor,
             status=422,
             token=record,
-            own=own,
-            sessions=held,
+            own=is_own,
+            sessions=open_sessions,
             error=wrong,
         )
     await sessions.note(visitor, "revoked a token", token_id, "done")
@@ -203,9 +206,9 @@ async def audit(
     rows = await sessions.audited(before, ROWS)
     async with issued.database().reading() as transaction:
         labels = {
-            each: found.label
+            each: record.label
             for each in {row.token_id for row in rows}
-            if (found := await token_by_id(transaction, issued.table, each)) is not None
+            if (record := await token_by_id(transaction, issued.table, each)) is not None
         }
     more = rows[-1].id if len(rows) == ROWS else None
     return pages.show(
@@ -255,7 +258,7 @@ def _asked(form: Mapping[str, str], offered: Offered) -> NewToken:
         raise Invalid(errors=[FieldError("/label", "say for whom or what it is")])
     if stated["scope"] in offered.of_one:
         stated["subject"] = form.get("subject", "").strip()
-    asked = parse_json(json.dumps(stated).encode(), NewToken)
-    if asked.scope not in offered.scopes:
+    token_asked = parse_json(json.dumps(stated).encode(), NewToken)
+    if token_asked.scope not in offered.scopes:
         raise Invalid(errors=[FieldError("/scope", "tokens of machines are made elsewhere")])
-    return asked
+    return token_asked

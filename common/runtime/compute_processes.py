@@ -86,14 +86,16 @@ class _Child:
     """One process, which computes one thing after another."""
 
     def __init__(self) -> None:
-        own = {name: text for name, text in os.environ.items() if not name.startswith("TACIT_")}
-        own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
-        own["OPENBLAS_NUM_THREADS"] = "1"
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("TACIT_")
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+        environment["OPENBLAS_NUM_THREADS"] = "1"
         self._process = subprocess.Popen(  # -P: what lies in the working folder is not ours
             [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=own,
+            env=environment,
         )
 
     def ask(self, question: bytes) -> bytes:
@@ -219,10 +221,10 @@ class Apart:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        good, found = pickle.loads(answer)  # noqa: S301 - of our own process
+        good, value = pickle.loads(answer)  # noqa: S301 - of our own process
         if not good:
-            raise found
-        return found
+            raise value
+        return value
 
 
 async def _while_there(asker: Asker, work: Awaitable[Result]) -> Result:

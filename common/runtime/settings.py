@@ -127,12 +127,12 @@ class SecretFiles(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """All secrets that come from files."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, field in self.settings_cls.model_fields.items():
             content, key, _ = self.get_field_value(field, name)
             if content is not None:
-                found[key] = content
-        return found
+                values[key] = content
+        return values
 
 
 class ServiceSettings(LimitSettings, TlsSettings):

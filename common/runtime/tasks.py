@@ -197,16 +197,16 @@ class Notice:
 
         async def looked() -> Found:
             nonlocal first
-            own, first = first, False
-            return await (look() if own else self._together(key, look))
+            looks_itself, first = first, False
+            return await (look() if looks_itself else self._together(key, look))
 
         return looked
 
     async def _together(self, key: Hashable, look: Callable[[], Awaitable[Found]]) -> Found:
-        found = self._looks.get(key)
-        if found is None or (found.done() and found.exception() is not None):
-            found = self._looks[key] = asyncio.ensure_future(look())
-        answer: Found = await asyncio.shield(found)
+        running = self._looks.get(key)
+        if running is None or (running.done() and running.exception() is not None):
+            running = self._looks[key] = asyncio.ensure_future(look())
+        answer: Found = await asyncio.shield(running)
         return answer
 
     async def poll(
@@ -228,11 +228,11 @@ class Notice:
         end = loop.time() + seconds
         while True:
             ticket = self.ticket(key)
-            found, waits = await look()
-            left = end - loop.time()
-            if not waits or left <= 0:
-                return found
-            await self.wait(ticket, min(left, every_s))
+            outcome, waits = await look()
+            remaining_s = end - loop.time()
+            if not waits or remaining_s <= 0:
+                return outcome
+            await self.wait(ticket, min(remaining_s, every_s))
             if gather_s:
                 await asyncio.sleep(gather_s)
 

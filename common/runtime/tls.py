@@ -133,8 +133,8 @@ def _verifying(authority: Path | None) -> ssl.SSLContext:
 def environment_trust() -> ssl.SSLContext | bool:
     """The same from the environment alone, for the command line and the workers of jobs."""
     settings = TlsSettings()
-    given = (settings.tls_authority, settings.tls_certificate, settings.tls_groups)
-    if all(each is None for each in given):
+    values = (settings.tls_authority, settings.tls_certificate, settings.tls_groups)
+    if all(value is None for value in values):
         return True
     return settings.trust()
 
@@ -168,27 +168,27 @@ async def renew(
 
     A pair that cannot be read or does not match leaves the old one in use, and is tried again.
     """
-    seen = _changed(certificate, key)
+    seen_change = _changed(certificate, key)
     while True:
         await asyncio.sleep(every_s)
-        found = _changed(certificate, key)
-        if found == seen:
+        change = _changed(certificate, key)
+        if change == seen_change:
             continue
         try:
             context.load_cert_chain(certificate, key)
         except (OSError, ssl.SSLError) as error:
             _logger.error("certificate_not_renewed", **describe(error))
         else:
-            seen = found
+            seen_change = change
             with suppress(ValueError, OSError):
                 _logger.info("certificate_renewed", expires=expiry(certificate).isoformat())
 
 
 def _changed(*paths: Path) -> tuple[tuple[int, int], ...]:
     """Inode and time of files; a pair whose second half is not there yet differs again later."""
-    found = []
+    stamps = []
     for path in paths:
         with suppress(OSError):
             status = path.stat()
-            found.append((status.st_ino, status.st_mtime_ns))
-    return tuple(found)
+            stamps.append((status.st_ino, status.st_mtime_ns))
+    return tuple(stamps)

@@ -244,8 +244,8 @@ async def _failure(database: Database, statement: TextClause | None = None) -> E
 
 
 def _why(error: Exception, otherwise: str) -> str:
-    what = "is damaged" if cause(error) is Cause.DAMAGED else otherwise
-    return f"the database {what} ({code_of(error)})"
+    state = "is damaged" if cause(error) is Cause.DAMAGED else otherwise
+    return f"the database {state} ({code_of(error)})"
 
 
 # Alembic is imported where a schema is checked: its import is slow, and most commands open no

@@ -112,12 +112,12 @@ def store_failed(error: BaseException) -> bool:
 def store_problem(error: BaseException) -> DomainError | None:
     """The error to answer with where the store failed or refused a value; None for a fault of this
     service."""
-    found = cause(error)
-    if found is Cause.PASSING:
+    failure = cause(error)
+    if failure is Cause.PASSING:
         return StoreUnavailable()
     if (_state(error) or "").startswith(_DATA):
         return ValueRefused()
-    return StoreDamaged() if found is Cause.DAMAGED else None
+    return StoreDamaged() if failure is Cause.DAMAGED else None
 
 
 def code_of(error: BaseException) -> str:

@@ -190,7 +190,7 @@ class GroupCommit(Generic[Item, Answer]):
                     await self._before()
                 batch = self._taken()
                 await self._do(
-                    [each for each in batch if self._abandoned or not each.answer.done()]
+                    [task for task in batch if self._abandoned or not task.answer.done()]
                 )
                 self._items -= len(batch)
                 self._size -= sum(map(_SIZE, batch))

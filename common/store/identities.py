@@ -138,8 +138,8 @@ def identity_table(metadata: MetaData) -> Table:
 
 async def identities(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
     """All of them, the one of now last."""
-    found = await transaction.execute(_all_of(table))
-    return tuple(_identity(row) for row in found)
+    rows = await transaction.execute(_all_of(table))
+    return tuple(_identity(row) for row in rows)
 
 
 @cache
@@ -150,9 +150,9 @@ def _all_of(table: Table) -> Select[Any]:
 async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
     """All of them; if there is none, a new one."""
     await exclusive(transaction, LOCK)
-    held = await identities(transaction, table)
-    if held:
-        return held
+    identities_held = await identities(transaction, table)
+    if identities_held:
+        return identities_held
     secret = HybridIdentity.generate().to_bytes()
     await transaction.execute(insert(table).values(serial=0, secret=secret))
     return await identities(transaction, table)
@@ -195,8 +195,8 @@ async def replace(
     replaced already, with another pair to follow, IdentitySuperseded once it is revoked.
     """
     await exclusive(transaction, LOCK)
-    held = await identities(transaction, table)
-    current = held[-1]
+    identities_held = await identities(transaction, table)
+    current = identities_held[-1]
     before = _committed(current)
     if before.key == asked.successor.public and current.link is not None:
         if before.next != commitment(asked.following):
@@ -290,8 +290,8 @@ async def destroy_identity(
 
 def chain_of(held: tuple[OwnIdentity, ...]) -> IdentityChain | None:
     """What others are shown; None before the first commitment."""
-    documents = tuple(each.document for each in held if each.document is not None)
-    links = tuple(each.link for each in held if each.link is not None)
+    documents = tuple(identity.document for identity in held if identity.document is not None)
+    links = tuple(identity.link for identity in held if identity.link is not None)
     return IdentityChain(documents=documents, links=links) if documents else None
 
 
@@ -346,20 +346,20 @@ async def continue_by(
     Private keys of before are destroyed. Raises KeyNotAnchored for a chain of another identity or
     a pair that is not its last, IdentitySuperseded for a revoked one, and what `follow` raises.
     """
-    held = await identities(transaction, table)
-    known = _known(held[-1], chain)
-    links = follow(known, chain.links, now).links
-    signed = {each.statement.fingerprint: each for each in chain.documents}
-    last = links[-1].statement.document if links else known.root
+    identities_held = await identities(transaction, table)
+    last_known = _known(identities_held[-1], chain)
+    links = follow(last_known, chain.links, now).links
+    signed = {document.statement.fingerprint: document for document in chain.documents}
+    last = links[-1].statement.document if links else last_known.root
     if last is None:
         raise IdentitySuperseded("it was revoked: no pair continues it")
     if last.key != pair.public:
         raise KeyNotAnchored("the pair is not that of the last identity of the chain")
     await to_erase(transaction)
     ends = {"secret": None, "destroyed": now}
-    root = signed[known.root.fingerprint].model_dump_json()
-    await _set(transaction, table, known.root.serial, document=root)
-    serial = known.root.serial
+    root = signed[last_known.root.fingerprint].model_dump_json()
+    await _set(transaction, table, last_known.root.serial, document=root)
+    serial = last_known.root.serial
     for link in links:
         document = link.statement.document
         assert document is not None  # a revocation is the last one
@@ -425,12 +425,12 @@ async def replaced_keys(
     transaction: Transaction, table: Table, party: str
 ) -> tuple[ReplacedKey, ...]:
     """All keys that a party had before, in no order."""
-    found = await transaction.execute(select(table).where(table.c.party == party))
+    rows = await transaction.execute(select(table).where(table.c.party == party))
     return tuple(
         ReplacedKey(
             row.identity_key, SignedPartySuccession.model_validate_json(row.link), row.until
         )
-        for row in found
+        for row in rows
     )
 
 
@@ -447,8 +447,11 @@ async def follow_replacements(
 
     Raises as `follow_party`.
     """
-    known = await replaced_keys(transaction, table, party)
-    followed = {each.identity_key: each.link.statement.identity_key for each in known}
+    replacements = await replaced_keys(transaction, table, party)
+    followed = {
+        replacement.identity_key: replacement.link.statement.identity_key
+        for replacement in replacements
+    }
     links = follow_party(deployment, party, held, followed, shown, now)
     for link in links:
         await transaction.execute(

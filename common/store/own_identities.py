@@ -98,10 +98,10 @@ class OwnIdentities:
         """Those of a store; the first is made at the first start. Raises IdentityPutBack where a
         later one was in use."""
         async with database.begin() as transaction:
-            held = await first_identity(transaction, table)
-        newest.check(held[-1].serial)
-        newest.keep(held[-1].serial)
-        return cls(database, table, held, newest)
+            identities_held = await first_identity(transaction, table)
+        newest.check(identities_held[-1].serial)
+        newest.keep(identities_held[-1].serial)
+        return cls(database, table, identities_held, newest)
 
     @property
     def revoked(self) -> bool:
@@ -128,23 +128,25 @@ class OwnIdentities:
     @property
     def public_keys(self) -> tuple[bytes, ...]:
         """All public keys, also of those whose private half is destroyed; that of now first."""
-        return tuple(each.public_key for each in reversed(self._held) if not each.revokes)
+        return tuple(
+            identity.public_key for identity in reversed(self._held) if not identity.revokes
+        )
 
     def signer(self, public_key: bytes) -> Identity | None:
         """The identity with this public key; None if it is not here, or destroyed."""
-        for each in self._held:
-            if each.secret is not None and each.public_key == public_key:
-                return each.signer
+        for identity in self._held:
+            if identity.secret is not None and identity.public_key == public_key:
+                return identity.signer
         return None
 
     def pair(self, public_key: bytes) -> tuple[HybridIdentity, SignedDocument] | None:
         """The pair with this Ed25519 key, and its document; None if it is not here, destroyed,
         or has no document yet."""
-        for each in self._held:
-            if each.secret is None or each.document is None:
+        for identity in self._held:
+            if identity.secret is None or identity.document is None:
                 continue
-            if each.public_key == public_key:
-                return HybridIdentity(each.secret), each.document
+            if identity.public_key == public_key:
+                return HybridIdentity(identity.secret), identity.document
         return None
 
     def may_open(self, public_key: bytes, now: datetime) -> bool:
@@ -152,7 +154,7 @@ class OwnIdentities:
         before for `GRACE`, unless it was compromised."""
         if not self.revoked and self._held[-1].public_key == public_key:
             return True
-        return any(each.public_key == public_key for each in self.in_grace(now))
+        return any(identity.public_key == public_key for identity in self.in_grace(now))
 
     def in_grace(self, now: datetime) -> tuple[OwnIdentity, ...]:
         """Those that were replaced a moment ago."""
@@ -166,7 +168,7 @@ class OwnIdentities:
 
     def replaced(self) -> tuple[OwnIdentity, ...]:
         """Those that were replaced and whose private half is not destroyed yet."""
-        return tuple(each for each in self._held[:-1] if each.secret is not None)
+        return tuple(identity for identity in self._held[:-1] if identity.secret is not None)
 
     async def load(self) -> None:
         """What is stored now."""
@@ -176,6 +178,6 @@ class OwnIdentities:
 
     async def load_in(self, transaction: Transaction) -> None:
         """The same inside a transaction."""
-        held = await identities(transaction, self.table)
-        if held != self._held:  # else their keys are made already
-            self._held = held
+        identities_held = await identities(transaction, self.table)
+        if identities_held != self._held:  # else their keys are made already
+            self._held = identities_held

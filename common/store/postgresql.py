@@ -125,8 +125,8 @@ class PostgresqlDatabase(Database):
     async def version(self) -> Hashable:
         """Which transactions have ended: those of other databases of the server count as well."""
         async with self.engine.connect() as connection:
-            found = await connection.execute(_VERSION)
-            return str(found.scalar_one())
+            result = await connection.execute(_VERSION)
+            return str(result.scalar_one())
 
     async def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Run `work` in a transaction without time limits; PostgreSQL checks foreign keys."""

@@ -34,11 +34,11 @@ class ReleasedSets:
 
     @cached_property
     def _meets(self) -> tuple[ColumnElement[bool], ...]:
-        kept = self.table.c
+        columns = self.table.c
         return (
-            kept.family == bindparam("scope"),
-            kept.window_end > bindparam("start"),
-            kept.window_start < bindparam("end"),
+            columns.family == bindparam("scope"),
+            columns.window_end > bindparam("start"),
+            columns.window_start < bindparam("end"),
         )
 
     @cached_property
@@ -49,17 +49,17 @@ class ReleasedSets:
     def _earlier(self) -> Select[Any]:
         """Equal sets once, by their first round and with their largest minimum: the guard asks no
         more of them, and a schedule makes very many."""
-        kept, first = self.table.c, func.min(self.round)
+        columns, first = self.table.c, func.min(self.round)
         return (
             select(
                 first.label("round"),
-                kept.members,
-                kept.size,
-                func.max(kept.minimum).label("minimum"),
-                kept.job,
+                columns.members,
+                columns.size,
+                func.max(columns.minimum).label("minimum"),
+                columns.job,
             )
             .where(*self._meets, *self.counted, self.round != bindparam("but"))
-            .group_by(kept.members, kept.size, kept.job)
+            .group_by(columns.members, columns.size, columns.job)
             .order_by(first)
         )
 
@@ -114,13 +114,13 @@ class ReleasedSets:
 
         None is read where neither they nor the new one ask for protection.
         """
-        wanted = {"scope": scope, "start": window.start, "end": window.end}
+        scope_and_window = {"scope": scope, "start": window.start, "end": window.end}
         if new.minimum <= 1:
-            largest = (await transaction.execute(self._largest, wanted)).scalar_one()
+            largest = (await transaction.execute(self._largest, scope_and_window)).scalar_one()
             if largest is None or largest <= 1:
                 return []
-        found = await transaction.execute(self._earlier, {**wanted, "but": new.round})
+        rows = await transaction.execute(self._earlier, {**scope_and_window, "but": new.round})
         return [
             Release(row.round, sets.decompressed(row.members, row.size), row.minimum, row.job)
-            for row in found
+            for row in rows
         ]

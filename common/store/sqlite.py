@@ -127,12 +127,12 @@ class Prepared:
 
     def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
         lengths = tuple([len(parameters[name]) for name in self.lists if name in parameters])
-        known = self.shapes.get(lengths)
-        if known is None:
+        shape = self.shapes.get(lengths)
+        if shape is None:
             if len(self.shapes) >= _SHAPES:
                 self.shapes.clear()
-            known = self.shapes[lengths] = self.shape_of(parameters)
-        return known
+            shape = self.shapes[lengths] = self.shape_of(parameters)
+        return shape
 
     def shape_of(self, parameters: Mapping[str, Any]) -> _Shape:
         """The shape for lists as long as in these parameters."""
@@ -243,7 +243,11 @@ class Statements:
                 for name, bind in binds.items()
             },
             SimpleResultMetaData(keys),
-            tuple((place, each) for place, each in enumerate(processors) if each is not None),
+            tuple(
+                (place, processor)
+                for place, processor in enumerate(processors)
+                if processor is not None
+            ),
         )
         if not lists:
             prepared.shapes[()] = prepared.shape_of(dict.fromkeys(names))
@@ -414,11 +418,11 @@ class SqliteDatabase(Database):
     async def version(self) -> Hashable:
         """SQLite's own count of the commits of other connections."""
         if self._watching is None:
-            taken = await self._take()
+            connection = await self._take()
             if self._watching is None:
-                self._watching = taken
+                self._watching = connection
             else:  # counts of two connections cannot be compared
-                self._give_back(taken)
+                self._give_back(connection)
         return int(self._watching.driver.execute("PRAGMA data_version").fetchone()[0])
 
     async def change_schema(self, work: Callable[[Connection], None]) -> None:

@@ -202,16 +202,16 @@ async def list_tokens(
 
 async def first_made(transaction: Transaction, table: Table) -> datetime | None:
     """When the first token of the service was made: at its first start."""
-    found = await transaction.execute(select(func.min(table.c.created)))
-    made: datetime | None = found.scalar_one()
-    return made
+    result = await transaction.execute(select(func.min(table.c.created)))
+    earliest: datetime | None = result.scalar_one()
+    return earliest
 
 
 async def count_ending(
     transaction: Transaction, table: Table, now: datetime, until: datetime, life: timedelta
 ) -> int:
     """How many tokens of no party end by then that were made for at least `life`."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(table.c.created, table.c.expires).where(
             table.c.subject.is_(None),
             *_good(table, now),
@@ -219,7 +219,7 @@ async def count_ending(
             table.c.scopes != Scope.COORDINATOR.value,
         )
     )
-    return sum(row.expires - row.created >= life for row in found)
+    return sum(row.expires - row.created >= life for row in rows)
 
 
 async def note_use(transaction: Transaction, table: Table, token_id: str, day: datetime) -> None:
@@ -302,12 +302,12 @@ async def end_tokens(
     Those that may be renewed expire; all others are revoked.
     """
     good = _good(table, now)
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(table.c.scopes, func.count())
         .where(*good, table.c.id != kept)
         .group_by(table.c.scopes)
     )
-    counts = {str(scopes): int(count) for scopes, count in found}
+    counts = {str(scopes): int(count) for scopes, count in rows}
     await end_renewable(transaction, table, now)
     await transaction.execute(
         update(table).where(*_good(table, now), table.c.id != kept).values(revoked=now)
@@ -370,12 +370,12 @@ def check_request(
     """What a party asks for, if its identity signed it for this service just now. Raises
     RenewalRefused. It needs no transaction that others wait for."""
     try:
-        asked = verify_once(RENEWAL_LABEL, signed, identity_key)
+        renewal = verify_once(RENEWAL_LABEL, signed, identity_key)
     except SignatureBroken as error:
         raise RenewalRefused(str(error)) from None
-    if (asked.service, asked.party) != (service, party) or not _is_fresh(asked.made, now):
+    if (renewal.service, renewal.party) != (service, party) or not _is_fresh(renewal.made, now):
         raise RenewalRefused("it is for another service or party, or of another time")
-    return asked
+    return renewal
 
 
 async def renew_by_identity(
@@ -392,7 +392,7 @@ async def renew_by_identity(
     assert holder.subject is not None
     async with database.reading() as transaction:
         await check_ended(transaction, table, signed.statement, holder, clock.now())
-    asked = check_request(
+    renewal = check_request(
         signed,
         service=service,
         party=holder.subject,
@@ -400,7 +400,7 @@ async def renew_by_identity(
         now=clock.now(),
     )
     async with database.begin() as transaction:
-        await renew(transaction, table, asked, holder, clock)
+        await renew(transaction, table, renewal, holder, clock)
 
 
 async def check_ended(
@@ -408,10 +408,10 @@ async def check_ended(
 ) -> None:
     """Raise RenewalRefused unless the token that is named was ended, and not revoked. Only who held
     it can name it, so this comes before whatever takes time."""
-    held = await find_token(transaction, table, asked.token_hash)
-    if held is None or not holder.has(held) or held.revoked is not None:
+    record = await find_token(transaction, table, asked.token_hash)
+    if record is None or not holder.has(record) or record.revoked is not None:
         raise RenewalRefused("the token is not known, or was revoked")
-    if held.is_good(now):
+    if record.is_good(now):
         raise RenewalRefused("the token is good")
 
 

@@ -127,8 +127,8 @@ class Authenticator:
     async def _note_use(self, record: TokenRecord) -> None:
         """Keep that a person's token was used today."""
         day = self._clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        known = record.last_used is not None and record.last_used >= day
-        if known or OF_PEOPLE.isdisjoint(record.scopes):
+        is_recent = record.last_used is not None and record.last_used >= day
+        if is_recent or OF_PEOPLE.isdisjoint(record.scopes):
             return
         async with self._database.begin() as transaction:
             await note_use(transaction, self._table, record.id, day)
@@ -138,14 +138,14 @@ class Authenticator:
         self._cache.clear()
 
     def _remembered(self, token_hash: str) -> TokenRecord | None:
-        held = self._cache.get(token_hash)
-        if held is None:
+        cached = self._cache.get(token_hash)
+        if cached is None:
             return None
-        if self._clock.monotonic() - held[0] >= self._ttl_s:
+        if self._clock.monotonic() - cached[0] >= self._ttl_s:
             del self._cache[token_hash]
             return None
         self._cache.move_to_end(token_hash)
-        return held[1]
+        return cached[1]
 
     def _remember(self, token_hash: str, record: TokenRecord) -> None:
         self._cache[token_hash] = (self._clock.monotonic(), record)
@@ -233,12 +233,12 @@ async def _replace_configured(
 
 
 async def _operator_exists(transaction: Transaction, table: Table, now: datetime) -> bool:
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(table.c.scopes).where(
             table.c.revoked.is_(None), table.c.expires.is_(None) | (table.c.expires > now)
         )
     )
-    return any(Scope.OPERATOR in row.scopes.split() for row in found)
+    return any(Scope.OPERATOR in row.scopes.split() for row in rows)
 
 
 def _read_or_write(path: Path) -> str:

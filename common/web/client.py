@@ -138,16 +138,16 @@ class TcpTransport:
     ) -> ServiceResponse:
         """`patience` begins again with each part that is sent or received of a body: an answer
         whose body does not begin, or whose head is followed by others without end, is given up."""
-        now, whole = asyncio.get_running_loop().time, True
+        now, read_to_end = asyncio.get_running_loop().time, True
 
         async def parts() -> AsyncIterator[memoryview]:
-            nonlocal whole
-            whole = False
+            nonlocal read_to_end
+            read_to_end = False
             for start in range(0, len(request.body), PART_BYTES):
                 patience.reschedule(now() + request.timeout_s)
                 yield memoryview(request.body)[start : start + PART_BYTES]
             patience.reschedule(now() + request.timeout_s)
-            whole = True
+            read_to_end = True
 
         headers: Mapping[str, str] = request.headers
         data: bytes | AsyncIterator[memoryview] | None = request.body or None
@@ -171,7 +171,7 @@ class TcpTransport:
         except BaseException:
             response.close()
             raise
-        if not whole:  # it answered before it had read all: the connection has the rest
+        if not read_to_end:  # it answered before it had read all: the connection has the rest
             response.close()
         return ServiceResponse(response.status, response.headers, bytes(body))
 

@@ -27,13 +27,13 @@ def part_of(app: FastAPI, kind: type[Part]) -> Part:
 
     Raises LookupError unless there is exactly one.
     """
-    known: dict[type[Part], Part] = getattr(app.state, "parts_found", {})
-    if kind not in known:
-        found = [each for each in getattr(app.state, "parts", ()) if isinstance(each, kind)]
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} parts of type {kind.__name__}")
-        known[kind] = found[0]
-    return known[kind]
+    part_of_kind: dict[type[Part], Part] = getattr(app.state, "parts_found", {})
+    if kind not in part_of_kind:
+        matching = [part for part in getattr(app.state, "parts", ()) if isinstance(part, kind)]
+        if len(matching) != 1:
+            raise LookupError(f"{len(matching)} parts of type {kind.__name__}")
+        part_of_kind[kind] = matching[0]
+    return part_of_kind[kind]
 
 
 def part(kind: type[Part]) -> Callable[[Request], Awaitable[Part]]:

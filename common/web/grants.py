@@ -107,8 +107,8 @@ async def find_grant(
 ) -> GrantRow:
     """The grant of a secret, used or not. Raises JoinTokenUnknown, and for one that has expired
     JoinTokenUsed or JoinTokenExpired."""
-    found = await transaction.execute(select(table).where(table.c.secret_hash == secret_hash))
-    row = found.first()
+    result = await transaction.execute(select(table).where(table.c.secret_hash == secret_hash))
+    row = result.first()
     if row is None:
         raise JoinTokenUnknown
     if row.expires <= now:

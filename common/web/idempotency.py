@@ -155,11 +155,11 @@ async def recall(
     if key is None:
         return None
     if transaction.dialect.name == "postgresql":
-        held = await transaction.execute(
+        lock = await transaction.execute(
             text("SELECT pg_try_advisory_xact_lock(:key)"),
             {"key": lock_key(f"idempotency {key.id}")},
         )
-        if not held.scalar_one():
+        if not lock.scalar_one():
             raise IdempotencyInProgress(retry_after_s=1)
     row = (await transaction.execute(_by_id(table), {"key": key.id})).first()
     if row is None:

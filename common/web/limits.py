@@ -70,8 +70,8 @@ class Load:
 
     def room(self, own_bytes: int, more_bytes: int) -> Overloaded | None:
         """Why a body of this size may not grow by this much, or None."""
-        others = self.held_bytes - own_bytes
-        if others == 0 or self.held_bytes + more_bytes <= self.max_bytes:
+        other_bytes = self.held_bytes - own_bytes
+        if other_bytes == 0 or self.held_bytes + more_bytes <= self.max_bytes:
             return None
         return self._refuse("bytes", self.max_bytes)
 
@@ -131,8 +131,8 @@ def waits(scope: Scope) -> bool:
     """Whether a request is a long poll, which costs a connection and little else."""
     if scope["method"] != "GET" or b"wait_s=" not in scope["query_string"]:
         return False
-    asked = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-    return asked.get("wait_s", "0") not in ("", "0")
+    parameters = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    return parameters.get("wait_s", "0") not in ("", "0")
 
 
 # Limits of a request's body: its size, its slowest rate, and the memory of all bodies together.
@@ -231,7 +231,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._limit(scope["path"])
-        held = None if self._load is None else self._load.body()
+        held_body = None if self._load is None else self._load.body()
         headers = Headers(scope=scope)
         text = headers.get("content-length", "0")
         declared = int(text) if text.isdecimal() else 0
@@ -240,17 +240,17 @@ class BodyLimit:
             error = EncodedBody(extra={"supported": [IDENTITY]})
         elif declared > limit:
             error = _too_large(limit)
-        elif declared and held is not None:
-            error = held.expect(declared)
+        elif declared and held_body is not None:
+            error = held_body.expect(declared)
         if error is not None:
             await _refuse(error, scope, receive, send)
             return
-        body = _Body(receive, limit, held, self._grace_s, self._rate)
+        body = _Body(receive, limit, held_body, self._grace_s, self._rate)
         try:
             await self._watch(scope, body, send)
         finally:
-            if held is not None:
-                held.release()
+            if held_body is not None:
+                held_body.release()
 
     async def _watch(self, scope: Scope, body: _Body, send: Send) -> None:
         started = False

@@ -201,9 +201,9 @@ def add_direct(app: FastAPI, routes: Mapping[str, Answer]) -> None:
 
 def answer_directly(app: FastAPI, routes: Mapping[str, Answer]) -> list[Route]:
     """The same for paths whose POSTs the router answers likewise, and describes."""
-    made = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
-    app.user_middleware.append(Middleware(Direct, routes=made))
-    return made
+    answered_directly = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
+    app.user_middleware.append(Middleware(Direct, routes=answered_directly))
+    return answered_directly
 
 
 class Direct:
@@ -217,9 +217,9 @@ class Direct:
         """Answer, or pass on."""
         if scope["type"] == "http" and scope["method"] == "POST":
             for route, match, answer in self._routes:
-                found = match(scope["path"])
-                if found is not None:
-                    scope["route"], scope["path_params"] = route, found.groupdict()
+                match_of_path = match(scope["path"])
+                if match_of_path is not None:
+                    scope["route"], scope["path_params"] = route, match_of_path.groupdict()
                     response: Response = await answer(Request(scope, receive, send))
                     await response(scope, receive, send)
                     return

@@ -137,12 +137,12 @@ class ServiceApp(FastAPI):
         document = super().openapi()
         document["paths"].update(self.plain_paths)
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        known = {"Problem": dict(PROBLEM_SCHEMA), **body_schemas(), **schemas}
-        wanted = list(references(document))
-        for name in wanted:
+        schema_of = {"Problem": dict(PROBLEM_SCHEMA), **body_schemas(), **schemas}
+        names_to_add = list(references(document))
+        for name in names_to_add:
             if name not in schemas:
-                schemas[name] = known[name]
-                wanted += references(known[name])
+                schemas[name] = schema_of[name]
+                names_to_add += references(schema_of[name])
         for item in document["paths"].values():
             for operation in item.values():
                 for status, answer in operation["responses"].items():

@@ -85,16 +85,16 @@ def status_of(error: DomainError) -> int:
 
 def problem_of(error: DomainError, *, instance: str | None = None) -> dict[str, object]:
     """The problem document of a domain error; `extra` never overwrites a standard member."""
-    found: tuple[FieldError, ...] = error.errors if isinstance(error, errors.Invalid) else ()
-    if error.pointer is not None and not found:
-        found = (FieldError(error.pointer, error.detail),)
+    field_errors: tuple[FieldError, ...] = error.errors if isinstance(error, errors.Invalid) else ()
+    if error.pointer is not None and not field_errors:
+        field_errors = (FieldError(error.pointer, error.detail),)
     document = _document(
         status_of(error),
         error.name,
         error.title,
         error.detail,
         retryable=error.retryable,
-        found=found,
+        found=field_errors,
         instance=instance,
     )
     return {**error.extra, **document}

@@ -105,13 +105,13 @@ class Register:
         for connection, then in list(self.unread.items()):
             if now - then.since < self.limits.transfer_grace_s:
                 continue
-            left = connection.transport.get_write_buffer_size()
+            unsent = connection.transport.get_write_buffer_size()
             moved = self.limits.transfer_least_bytes_per_s * (now - then.since)
-            if left > then.bytes - moved:
+            if unsent > then.bytes - moved:
                 self._closed.labels("answer").inc()
                 connection.drop()
             else:
-                self.unread[connection] = Unread(now, left)
+                self.unread[connection] = Unread(now, unsent)
 
     def too_large(self) -> None:
         """Account for a header that was too large."""
@@ -356,11 +356,11 @@ def main(kind: type[S], create_app: Callable[[S], FastAPI]) -> None:
     try:
         settings = kind()
     except ValidationError as error:
-        found = [
-            f"{'.'.join(str(part) for part in each['loc']) or 'settings'}: {each['msg']}"
-            for each in error.errors()
+        faults = [
+            f"{'.'.join(str(part) for part in fault['loc']) or 'settings'}: {fault['msg']}"
+            for fault in error.errors()
         ]
-        _refuse("; ".join(found))
+        _refuse("; ".join(faults))
     except SettingsError as error:
         _refuse(str(error))
     serve(create_app(settings), settings)

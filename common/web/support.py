@@ -59,7 +59,7 @@ async def get_support(
             "sqlite": sqlite3.sqlite_version,
             "database": database.dialect.name,
         },
-        libraries={each.name: each.version for each in distributions()},
+        libraries={distribution.name: distribution.version for distribution in distributions()},
         settings=shown(settings),
         revision=revision,
         rows=rows,

@@ -35,7 +35,7 @@ def refuse_unstorable_address(scope: Scope, routes: Iterable[BaseRoute]) -> None
     """Raise Invalid for a NUL in the path or the query of a request, naming the parameter."""
     if NUL not in scope["path"] and b"%00" not in scope["query_string"]:
         return
-    found = [
+    faults = [
         FieldError(pointer([name]), NO_NUL, "query")
         for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if NUL in text
@@ -44,13 +44,13 @@ def refuse_unstorable_address(scope: Scope, routes: Iterable[BaseRoute]) -> None
         match, below = route.matches(scope)
         if match is Match.FULL:
             named: Mapping[str, Any] = below.get("path_params", {})
-            found += [
+            faults += [
                 FieldError(pointer([name]), NO_NUL, "path")
                 for name, text in named.items()
                 if NUL in str(text)
             ]
             break
-    refuse(found)
+    refuse(faults)
 
 
 NDJSON: Final = "application/x-ndjson"
@@ -96,8 +96,8 @@ async def read_ndjson(
         raise UnsupportedForm(extra={"supported": sorted(_NDJSON_TYPES)})
     number, rest = 0, b""
     async for chunk in request.stream():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for raw in whole:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for raw in complete:
             number += 1
             if line := _line(number, raw, model, max_line_bytes):
                 yield line
@@ -155,9 +155,9 @@ def etag_response(
     is of, where the body also tells what changes with time alone."""
     tag = f'"{hashlib.sha256(body if tag_of is None else tag_of).hexdigest()[:32]}"'
     fields = {"ETag": tag, "Cache-Control": "private, no-cache", **dict(headers or {})}
-    known = request.headers.get("if-none-match")
-    if known is not None and request.method in ("GET", "HEAD"):
-        tags = {item.strip().removeprefix("W/") for item in known.split(",")}
+    known_tags = request.headers.get("if-none-match")
+    if known_tags is not None and request.method in ("GET", "HEAD"):
+        tags = {item.strip().removeprefix("W/") for item in known_tags.split(",")}
         if tag in tags or "*" in tags:
             return Response(status_code=304, headers=fields)
     return Response(body, media_type=media_type, headers=fields)

@@ -146,7 +146,7 @@ class Conditions:
             slow = await self._look(now, outlook)
         async with self._database.reading() as transaction:
             schedules = await late_schedules(transaction, now - LATE)
-            made = await token_store.first_made(transaction, tokens)
+            first_token = await token_store.first_made(transaction, tokens)
             ending = await token_store.count_ending(
                 transaction, tokens, now, now + TOKEN, TOKEN_LIFE
             )
@@ -169,7 +169,7 @@ class Conditions:
             *self._clock_skew(),
             *self._certificates_end(now),
             *tokens_end(ending),
-            *self._backup_old(now, made),
+            *self._backup_old(now, first_token),
         ]
 
     async def outlook(self) -> BudgetOutlook:
@@ -209,8 +209,8 @@ class Conditions:
                     (await queries.find(transaction, newest.query_id)).query.name
                     for newest, _ in falls
                 ]
-            found = [_fall(*fall, name) for fall, name in zip(falls, names, strict=True)]
-            slow = self._slow = _Slow(now, outlook, found)
+            falls_found = [_fall(*fall, name) for fall, name in zip(falls, names, strict=True)]
+            slow = self._slow = _Slow(now, outlook, falls_found)
         return slow
 
     def _ledger_broken(self) -> list[Condition]:
@@ -326,8 +326,8 @@ def tokens_end(count: int) -> list[Condition]:
     """API tokens of people and programs; those of parties and services renew themselves."""
     if not count:
         return []
-    who = "1 token" if count == 1 else f"{count} tokens"
-    sentence = f"{who} of the coordinator will end within {TOKEN.days} days"
+    tokens_in_words = "1 token" if count == 1 else f"{count} tokens"
+    sentence = f"{tokens_in_words} of the coordinator will end within {TOKEN.days} days"
     return [Condition(ConditionKind.TOKENS_END, "coordinator", sentence, "/console/tokens")]
 
 
@@ -339,7 +339,7 @@ def participation_falls(
     by_query: dict[str, list[Participation]] = {}
     for item in counts:
         by_query.setdefault(item.query_id, []).append(item)
-    found = []
+    newest_falls = []
     for items in by_query.values():
         newest, earlier = items[-1], []
         for day in range(1, DAYS + 1):
@@ -349,8 +349,8 @@ def participation_falls(
                 earlier.append(nearest.participants)
         usual = sum(earlier) / DAYS
         if len(earlier) == DAYS and newest.participants < SHARE * usual:
-            found.append((newest, usual))
-    return found
+            newest_falls.append((newest, usual))
+    return newest_falls
 
 
 def _fall(newest: Participation, usual: float, name: str) -> Condition:

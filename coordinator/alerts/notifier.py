@@ -78,42 +78,44 @@ class Notifier(Repeating):
         now = self._clock.now()
         sentence = "This is a test: notifications of this deployment arrive here"
         row = NotificationRow(str(uuid7(self._clock)), TEST, "test", sentence, now, ended=now)
-        messages = [replace(each, due=None) for each in self._messages(row, Event.TEST, now)]
+        messages = [replace(message, due=None) for message in self._messages(row, Event.TEST, now)]
         async with self._database.begin() as transaction:
             await store.add(transaction, row, messages)
-        found = []
+        tried_deliveries = []
         for outlet, message in zip(self._outlets, messages, strict=True):
             tried = await self._attempt(outlet, message, row)
-            found.append(await self._record(replace(tried, due=None)))
-        return found
+            tried_deliveries.append(await self._record(replace(tried, due=None)))
+        return tried_deliveries
 
     def _messages(self, row: NotificationRow, event: Event, now: datetime) -> list[DeliveryRow]:
         """One to each outlet, due now."""
-        return [DeliveryRow(row.id, event, each.name, now, due=now) for each in self._outlets]
+        return [DeliveryRow(row.id, event, outlet.name, now, due=now) for outlet in self._outlets]
 
     async def _compare(self, conditions: Sequence[Condition]) -> None:
         """Store what began and what ended, each with its messages."""
         now = self._clock.now()
-        seen = {(each.kind.value, each.subject): each for each in conditions}
+        condition_of = {
+            (condition.kind.value, condition.subject): condition for condition in conditions
+        }
         async with self._database.reading() as transaction:
             rows = await store.present(transaction)
-        if {(row.kind, row.subject) for row in rows if row.absent is None} == seen.keys() and all(
-            row.absent is None for row in rows
-        ):
+        if {
+            (row.kind, row.subject) for row in rows if row.absent is None
+        } == condition_of.keys() and all(row.absent is None for row in rows):
             return
         async with self._database.begin() as transaction:
             await exclusive(transaction, LOCK)
-            known = {(row.kind, row.subject): row for row in await store.present(transaction)}
-            for key, condition in seen.items():
-                row = known.get(key)
+            row_of = {(row.kind, row.subject): row for row in await store.present(transaction)}
+            for key, condition in condition_of.items():
+                row = row_of.get(key)
                 if row is None:
                     row = NotificationRow(str(uuid7(self._clock)), *key, condition.text, now)
                     await store.add(transaction, row, self._messages(row, Event.BEGAN, now))
                     _log.warning("condition_began", condition=row.kind, subject=row.subject)
                 elif row.absent is not None:
                     await store.set_absent(transaction, row.id, None)
-            for key in known.keys() - seen.keys():
-                row = known[key]
+            for key in row_of.keys() - condition_of.keys():
+                row = row_of[key]
                 if row.absent is None:
                     await store.set_absent(transaction, row.id, now)
                 elif now - row.absent >= GONE:

@@ -170,12 +170,12 @@ def outlets_of(settings: CoordinatorSettings) -> tuple[Outlet, ...]:
     if settings.notify_webhook_url is None and settings.notify_smtp_url is None:
         return ()
     trust = public_trust(settings.tls_authority)
-    found: list[Outlet] = []
+    outlets: list[Outlet] = []
     if settings.notify_webhook_url is not None:
         assert settings.notify_webhook_key is not None
         url = settings.notify_webhook_url.get_secret_value()
-        found.append(Webhook(url, settings.notify_webhook_key.get_secret_value(), trust))
+        outlets.append(Webhook(url, settings.notify_webhook_key.get_secret_value(), trust))
     if settings.notify_smtp_url is not None:
         url = settings.notify_smtp_url.get_secret_value()
-        found.append(Mail(url, settings.notify_from, settings.notify_to, trust))
-    return tuple(found)
+        outlets.append(Mail(url, settings.notify_from, settings.notify_to, trust))
+    return tuple(outlets)

@@ -109,15 +109,19 @@ async def verification_of(
     `head` that was kept."""
     async with services.database.reading() as transaction:
         rows, newest = await store.head(transaction)
-        found = await services.ledger.verify(transaction)
-        if found is None and seq is not None and head is not None:
-            kept = await store.hash_of(transaction, seq)
-            if kept is None:
-                found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
-            elif kept.hex() != head:
-                found = Break(seq, "the row has another hash than the one that was kept")
-    broken = None if found is None else BrokenRow(row=found.seq, reason=found.reason)
-    return LedgerVerification(verified=found is None, rows=rows, head=newest.hex(), broken=broken)
+        break_found = await services.ledger.verify(transaction)
+        if break_found is None and seq is not None and head is not None:
+            hash_kept = await store.hash_of(transaction, seq)
+            if hash_kept is None:
+                break_found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
+            elif hash_kept.hex() != head:
+                break_found = Break(seq, "the row has another hash than the one that was kept")
+    broken = (
+        None if break_found is None else BrokenRow(row=break_found.seq, reason=break_found.reason)
+    )
+    return LedgerVerification(
+        verified=break_found is None, rows=rows, head=newest.hex(), broken=broken
+    )
 
 
 async def change_limits(
@@ -182,8 +186,8 @@ async def _local(transaction: Transaction, query_id: str) -> Query:
 
 
 async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
-    wanted = sorted(state.spending.rounds.queries())
-    return {name: (await queries.find(transaction, name)).query for name in wanted}
+    query_ids = sorted(state.spending.rounds.queries())
+    return {name: (await queries.find(transaction, name)).query for name in query_ids}
 
 
 Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
@@ -287,8 +291,10 @@ async def list_budget_seals(
     request: Request, page: PageQuery, services: Services, _: Operator
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await lasting_seals.list_ledger_seals(transaction, page.after_number(), page.limit)
-    items = [{"day": day, **json.loads(text)} for day, text in found]
+        day_seals = await lasting_seals.list_ledger_seals(
+            transaction, page.after_number(), page.limit
+        )
+    items = [{"day": day, **json.loads(text)} for day, text in day_seals]
     return page_response(request, "seals", items, page.limit, "day")
 
 
@@ -381,13 +387,13 @@ async def acknowledge_round(
 async def acknowledge_rounds(request: Request, services: Services, _: Party) -> Response:
     body = await read_body(request, Acknowledgements)
     tokens = dict.fromkeys(said.token for said in body.reports)
-    known = {token: await _caller(services.authenticator, token) for token in tokens}
+    callers = {token: await _caller(services.authenticator, token) for token in tokens}
     answers = []
     async with services.database.begin() as transaction:
         state = await services.ledger.current(transaction)
         for index, said in enumerate(body.reports):
             try:
-                caller = known[said.token]
+                caller = callers[said.token]
                 if isinstance(caller, DomainError):
                     raise caller
                 party = caller.subject or ""
@@ -427,10 +433,10 @@ async def _caller(authenticator: Authenticator, token: str) -> Principal | Domai
 
 
 async def _curator(transaction: Transaction, caller: Principal, curator: str) -> CuratorRow:
-    found = await store.curators_named(transaction, [curator])
-    if not found or not (caller.has(Scope.OPERATOR) or found[0].party == caller.subject):
+    curators = await store.curators_named(transaction, [curator])
+    if not curators or not (caller.has(Scope.OPERATOR) or curators[0].party == caller.subject):
         raise UnknownCurator
-    return found[0]
+    return curators[0]
 
 
 def event_answer(event: Event) -> LedgerEvent:

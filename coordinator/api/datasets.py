@@ -62,7 +62,7 @@ class HandIn:
         raise."""
         if not self.settings.stored_datasets:
             raise DatasetsRefused
-        datasets, kept = self.datasets, False
+        datasets, is_kept = self.datasets, False
         dataset_id = datasets.new_id()
         try:
             await datasets.renew_key()
@@ -79,10 +79,10 @@ class HandIn:
                     location=f"/v1/datasets/{row.id}",
                 )
                 await idempotency.remember(transaction, idempotency_keys, key, answer, now)
-            kept = True
+            is_kept = True
             return answer, False
         finally:
-            if not kept:
+            if not is_kept:
                 await asyncio.to_thread(datasets.vault.remove, dataset_id)
 
 
@@ -197,6 +197,6 @@ def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
     async def body() -> Message:
         return {"type": "http.request", "body": digest, "more_body": False}
 
-    wanted = idempotency.HEADER.lower().encode()
-    headers = [item for item in request.scope["headers"] if item[0] == wanted]
+    key_header = idempotency.HEADER.lower().encode()
+    headers = [item for item in request.scope["headers"] if item[0] == key_header]
     return Request({**request.scope, "headers": headers}, body)

@@ -305,10 +305,10 @@ async def _events(
             job = results.timed(row, clock.now())
             shown = job.model_copy(update={"remaining_s": None})
             is_new = shown != last and row.federation is not None
-            found = await lifecycle.events_of(transaction, job_id) if is_new else []
-        for kind, entry in found[entries:]:
+            events = await lifecycle.events_of(transaction, job_id) if is_new else []
+        for kind, entry in events[entries:]:
             yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
-        entries = max(entries, len(found))
+        entries = max(entries, len(events))
         if shown != last:
             last, silent = shown, 0
             yield b"event: job\ndata: " + encode(job) + b"\n\n"
@@ -332,10 +332,10 @@ async def get_job_step(
     request: Request, job_id: str, number: Number, services: Services, _: Reader
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await store.find_step(transaction, job_id, number)
-    if found is None:
+        step = await store.find_step(transaction, job_id, number)
+    if step is None:
         raise UnknownPart
-    return etag_response(request, found.document.encode())
+    return etag_response(request, step.document.encode())
 
 
 @router.post(

@@ -26,8 +26,8 @@ router = api_router()
 
 @router.get("/v1/conditions", tags=["service"], summary="What needs an operator now")
 async def get_conditions(services: Services, _: Operator) -> PresentConditions:
-    found = await services.conditions.present()
-    return PresentConditions(conditions=[_condition(each) for each in found])
+    present_conditions = await services.conditions.present()
+    return PresentConditions(conditions=[_condition(condition) for condition in present_conditions])
 
 
 @router.get(
@@ -39,9 +39,9 @@ async def list_notifications(
     request: Request, response: Response, services: Services, _: Operator, page: PageQuery
 ) -> ListOfNotifications:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, page.after_text(), page.limit)
-    link_next(request, response, page, [row for row, _ in found], "id")
-    return ListOfNotifications(notifications=[_notification(*each) for each in found])
+        rows = await store.page(transaction, page.after_text(), page.limit)
+    link_next(request, response, page, [row for row, _ in rows], "id")
+    return ListOfNotifications(notifications=[_notification(*row) for row in rows])
 
 
 @router.post(
@@ -51,7 +51,7 @@ async def list_notifications(
 )
 async def send_test(services: Services, _: Operator) -> TestOfNotifications:
     tried = await services.notifier.test()
-    return TestOfNotifications(deliveries=[_delivery(each) for each in tried])
+    return TestOfNotifications(deliveries=[_delivery(delivery) for delivery in tried])
 
 
 def _condition(condition: Condition) -> PresentCondition:
@@ -71,7 +71,7 @@ def _notification(row: NotificationRow, deliveries: list[DeliveryRow]) -> Notifi
         sentence=row.sentence,
         began=format_instant(row.began),
         ended=time_text(row.ended),
-        deliveries=[_delivery(each) for each in deliveries],
+        deliveries=[_delivery(delivery) for delivery in deliveries],
     )
 
 

@@ -107,12 +107,12 @@ async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) 
         )
     price = await apart(charging.price_of, query, operators)
     planned = plans.planned(state, price, window, services.clock.now())
-    found = shortages(state.limits, state.spending, planned)
+    exceeded = shortages(state.limits, state.spending, planned)
     blocked = None
     if named:
         async with services.database.reading() as transaction:
-            blocked = await charging.blocked(transaction, found)
-    return plans.preview(planned, found, blocked)
+            blocked = await charging.blocked(transaction, exceeded)
+    return plans.preview(planned, exceeded, blocked)
 
 
 async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> History:
@@ -122,8 +122,8 @@ async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> Hi
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
     until = epoch_microseconds(asked.until or services.clock.now())
-    made = state.spending.rounds.column("made")
-    since = int(made.min()) if made.size else until
+    opened_at = state.spending.rounds.column("made")
+    since = int(opened_at.min()) if opened_at.size else until
     since = min(until, since if asked.since is None else epoch_microseconds(asked.since))
     step = max(1, (until - since) // (POINTS - 1))
     if asked.step_s is not None:
@@ -132,7 +132,7 @@ async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> Hi
         raise refused("/step_s", f"more than {MOST_POINTS} points: take longer steps")
     times = [*range(since, until, step), until]
     period = None if asked.period_s is None else asked.period_s * 10**6
-    found = await asyncio.to_thread(
+    spent_points = await asyncio.to_thread(
         course, state.spending, asked.unit, scenario_of(asked.scenario), times, period
     )
     limits = (item for item in state.limits.deployment if asked.concerns(item))
@@ -140,7 +140,7 @@ async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> Hi
         unit=asked.unit,
         scenario=asked.scenario,
         period_s=asked.period_s,
-        points=tuple(SpentPoint.of(point) for point in found),
+        points=tuple(SpentPoint.of(point) for point in spent_points),
         limit=min(limits, key=lambda item: item.epsilon, default=None),
     )
 

@@ -38,19 +38,19 @@ async def create(services: CoordinatorServices, query: Query, key: RequestKey | 
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return Asked(stored, replayed=True)
-        known = await queries.known(transaction, query)
-    made = known or await queries.prepare(database, query, services.settings, services.clock)
+        existing = await queries.known(transaction, query)
+    new_row = existing or await queries.prepare(database, query, services.settings, services.clock)
     async with database.begin() as transaction:
         await exclusive(transaction, "queries")
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return Asked(stored, replayed=True)
-        known = await queries.known(transaction, query)
-        if known is None:
-            await store.add(transaction, made, scheduled=query.schedule is not None)
-        row = known or made
-        asked = await store.rounds_of(transaction, [row.id])
-        content = shown(row, asked.get(row.id, NONE))
-        answer = StoredAnswer(200 if known else 201, content, location=f"/v1/queries/{row.id}")
+        existing = await queries.known(transaction, query)
+        if existing is None:
+            await store.add(transaction, new_row, scheduled=query.schedule is not None)
+        row = existing or new_row
+        round_counts = await store.rounds_of(transaction, [row.id])
+        content = shown(row, round_counts.get(row.id, NONE))
+        answer = StoredAnswer(200 if existing else 201, content, location=f"/v1/queries/{row.id}")
         await idempotency.remember(transaction, idempotency_keys, key, answer, services.clock.now())
     services.scheduler.wake()
     return Asked(answer, replayed=False)
@@ -65,8 +65,8 @@ async def stop(services: CoordinatorServices, query_id: str) -> bytes:
             raise UnknownSchedule("the query has no schedule")
         await store.stop(transaction, query_id, services.clock.now())
         row = await queries.find(transaction, query_id)
-        asked = await store.rounds_of(transaction, [query_id])
-    return shown(row, asked.get(query_id, NONE))
+        round_counts = await store.rounds_of(transaction, [query_id])
+    return shown(row, round_counts.get(query_id, NONE))
 
 
 def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
@@ -96,8 +96,8 @@ def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
 async def create_query(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, Query)
     key = await idempotency.request_key(request, caller.token_id)
-    asked = await create(services, body, key)
-    return asked.answer.response(replayed=asked.replayed)
+    created = await create(services, body, key)
+    return created.answer.response(replayed=created.replayed)
 
 
 @router.post(
@@ -110,8 +110,8 @@ async def create_query(request: Request, services: Services, caller: Operator) -
 async def preview_query(request: Request, services: Services, _: Analyst) -> Response:
     body = await read_body(request, PreviewRequest)
     query = await asyncio.to_thread(lambda: body.query)  # a second for 65,000 edges
-    found = await queries.preview(services.database, query, services.settings, body.tries)
-    return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
+    price = await queries.preview(services.database, query, services.settings, body.tries)
+    return json_response(price.model_dump_json(exclude=None if price.stops else {"stops"}))
 
 
 @router.get("/v1/queries", **gives(ListOfQueries), tags=["queries"], summary="All queries")
@@ -119,11 +119,11 @@ async def list_queries(
     request: Request, page: PageQuery, services: Services, _: Reader
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, page.after_text(), page.limit)
-        asked = await store.rounds_of(transaction, [row.id for row in found])
-    items = [shown(row, asked.get(row.id, NONE)) for row in found]
+        rows = await store.page(transaction, page.after_text(), page.limit)
+        round_counts = await store.rounds_of(transaction, [row.id for row in rows])
+    items = [shown(row, round_counts.get(row.id, NONE)) for row in rows]
     body = b'{"queries":[' + b",".join(items) + b"]}"
-    headers = next_link(request, found[-1].id) if len(found) == page.limit else None
+    headers = next_link(request, rows[-1].id) if len(rows) == page.limit else None
     return json_response(body, headers=headers)
 
 
@@ -136,8 +136,8 @@ async def list_queries(
 async def get_query(query_id: str, services: Services, _: Reader) -> Response:
     async with services.database.reading() as transaction:
         row = await queries.find(transaction, query_id)
-        asked = await store.rounds_of(transaction, [query_id])
-    return json_response(shown(row, asked.get(query_id, NONE)))
+        round_counts = await store.rounds_of(transaction, [query_id])
+    return json_response(shown(row, round_counts.get(query_id, NONE)))
 
 
 @router.delete(

@@ -299,8 +299,8 @@ async def follow_party_identity(
 async def renew_party_token(request: Request, party: str, services: Services) -> None:
     signed = await read_body(request, Signed[TokenRenewal])
     async with services.database.reading() as transaction:
-        known = await store.party(transaction, party)
-    if known is None or known.left is not None:
+        party_row = await store.party(transaction, party)
+    if party_row is None or party_row.left is not None:
         raise UnknownParty
     await tokens.renew_by_identity(
         services.database,
@@ -308,7 +308,7 @@ async def renew_party_token(request: Request, party: str, services: Services) ->
         signed,
         tokens.Holder(Scope.CURATOR, party),
         service=services.registry.deployment,
-        identity_key=known.identity_key,
+        identity_key=party_row.identity_key,
         clock=services.registry.clock,
     )
 
@@ -362,10 +362,10 @@ _CACHED_S: Final = 7 * 86_400
 )
 async def get_seal_key(key_hash: str, services: Services) -> Response:
     try:
-        wanted = parse_binary(key_hash)
+        digest = parse_binary(key_hash)
     except ValueError:
         raise UnknownSealKey from None
-    content = await services.seal_keys.key(wanted)
+    content = await services.seal_keys.key(digest)
     headers = {"Cache-Control": f"public, max-age={_CACHED_S}, immutable"}
     return Response(content, media_type="application/octet-stream", headers=headers)
 

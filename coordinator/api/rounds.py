@@ -140,8 +140,8 @@ class RoundIds(WireModel):
 async def open_round(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, OpenRequest)
     key = await idempotency.request_key(request, caller.token_id)
-    asked = await open_requested(services, body, key)
-    return asked.answer.response(replayed=asked.replayed)
+    opened = await open_requested(services, body, key)
+    return opened.answer.response(replayed=opened.replayed)
 
 
 @router.get(
@@ -217,8 +217,8 @@ async def get_round(
     openapi_extra=takes(RoundIds, examples.ROUND_IDS),
 )
 async def get_round_states(request: Request, services: Services, _: Reader) -> RoundStates:
-    asked = await read_body(request, RoundIds)
-    return RoundStates(rounds=await progress.several(services.database, asked.rounds))
+    ids = await read_body(request, RoundIds)
+    return RoundStates(rounds=await progress.several(services.database, ids.rounds))
 
 
 @router.get(
@@ -294,8 +294,8 @@ async def list_round_seals(
 ) -> Response:
     async with services.database.reading() as transaction:
         await context.find(transaction, round_id)
-        found = await ledger.seals_of(transaction, round_id)
-    return etag_response(request, f'{{"seals":[{",".join(found)}]}}'.encode())
+        seal_documents = await ledger.seals_of(transaction, round_id)
+    return etag_response(request, f'{{"seals":[{",".join(seal_documents)}]}}'.encode())
 
 
 @router.post(

@@ -121,9 +121,9 @@ def members(state: LedgerState, descriptor: RoundDescriptor) -> Bits:
 
 def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Draft:
     """The event of an opening. Raises BudgetExceeded."""
-    found = shortages(state.limits, state.spending, plan)
-    if found:
-        raise _refused(found, state.spending)
+    exceeded = shortages(state.limits, state.spending, plan)
+    if exceeded:
+        raise _refused(exceeded, state.spending)
     start, end = plan.window
     return Draft(
         Kind.ROUND_DEBITED,
@@ -257,11 +257,11 @@ async def differences(
     # A party that enrolled after the round may say that it was in it.
     size = max((first + count for _, first, count, _ in parties), default=0)
     charged = grown(state.spending.members_of(charge), size)
-    said, known = np.zeros_like(charged), np.zeros_like(charged)
+    stated, with_statement = np.zeros_like(charged), np.zeros_like(charged)
     for _, first, count, members in parties:
-        known[first : first + count] = True
-        said[first : first + count] = sets.unpack(members, count)
-    only_there, only_here = known & said & ~charged, known & charged & ~said
+        with_statement[first : first + count] = True
+        stated[first : first + count] = sets.unpack(members, count)
+    only_there, only_here = with_statement & stated & ~charged, with_statement & charged & ~stated
     numbers = [
         *np.flatnonzero(only_there)[:NAMED_DIFFERENCES],
         *np.flatnonzero(only_here)[:NAMED_DIFFERENCES],
@@ -273,8 +273,8 @@ async def differences(
         charged=0 if charge.credited else int(charged.sum()),
         credited=int(charged.sum()) if charge.credited else 0,
         acknowledged_by=[party for party, *_ in parties],
-        acknowledged=int(said.sum()),
-        not_acknowledged_yet=int((charged & ~known).sum()),
+        acknowledged=int(stated.sum()),
+        not_acknowledged_yet=int((charged & ~with_statement).sum()),
         debited_but_not_charged=_part(only_there, names),
         charged_but_not_debited=_part(only_here, names),
     )

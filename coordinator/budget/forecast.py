@@ -64,46 +64,46 @@ def _curators(
     spending: Spending, scenario: Scenario, times: Sequence[int], period: int | None
 ) -> Iterator[Point]:
     """All rounds of a curator add up, in their period."""
-    made = spending.rounds.column("made")
-    totals, begun, seen, rounds = Totals(1, spending.size), None, 0, 0
+    made_at = spending.rounds.column("made")
+    totals, begun, counted_until, rounds = Totals(1, spending.size), None, 0, 0
     for at in times:
         start = period_start(at, period)
         if start != begun:
-            totals, begun, seen, rounds = Totals(1, spending.size), start, start, 0
-            new = np.flatnonzero((start <= made) & (made <= at))
+            totals, begun, counted_until, rounds = Totals(1, spending.size), start, start, 0
+            new = np.flatnonzero((start <= made_at) & (made_at <= at))
         else:
-            new = np.flatnonzero((seen < made) & (made <= at))
+            new = np.flatnonzero((counted_until < made_at) & (made_at <= at))
         spending.add_to(totals, new, PrivacyUnit.CURATOR, scenario)
-        seen, rounds = at, rounds + new.size
+        counted_until, rounds = at, rounds + new.size
         yield Point(at, worst_of(totals.column(0)), rounds)
 
 
 def _records(spending: Spending, scenario: Scenario, times: Sequence[int]) -> Iterator[Point]:
     """Rounds whose windows cover an instant add up there. Only instants that a new round covers can
     have become worse."""
-    made, starts, ends = (spending.rounds.column(name) for name in ("made", "start", "end"))
-    known: dict[bytes, Figure] = {}
-    worst, seen = ZERO, np.iinfo(np.int64).min
+    made_at, starts, ends = (spending.rounds.column(name) for name in ("made", "start", "end"))
+    figure_of_rounds: dict[bytes, Figure] = {}
+    worst, counted_until = ZERO, np.iinfo(np.int64).min
     for at in times:
-        there = np.flatnonzero(made <= at)
-        new = there[made[there] > seen]
+        there = np.flatnonzero(made_at <= at)
+        new = there[made_at[there] > counted_until]
         for instant in _covered(starts[there], starts[new], ends[new]):
             here = there[covering(starts[there], ends[there], int(instant))]
             kinds, counts = spending.rounds.kinds(here)
             key = kinds.tobytes() + counts.tobytes()
-            if key not in known:
-                known[key] = worst_of(spending.sums(here, PrivacyUnit.RECORD, scenario))
-            worst = _larger(worst, known[key])
-        seen = at
+            if key not in figure_of_rounds:
+                figure_of_rounds[key] = worst_of(spending.sums(here, PrivacyUnit.RECORD, scenario))
+            worst = _larger(worst, figure_of_rounds[key])
+        counted_until = at
         yield Point(at, worst, there.size)
 
 
 def _covered(instants: Ints, starts: Ints, ends: Ints) -> NDArray[np.int64]:
     """Those of these instants that one of the windows covers, each once."""
-    found = np.unique(instants)
-    begun = np.searchsorted(np.sort(starts), found, side="right")
-    over = np.searchsorted(np.sort(ends), found, side="right")
-    return found[begun > over]
+    distinct_instants = np.unique(instants)
+    begun = np.searchsorted(np.sort(starts), distinct_instants, side="right")
+    over = np.searchsorted(np.sort(ends), distinct_instants, side="right")
+    return distinct_instants[begun > over]
 
 
 def _larger(one: Figure, other: Figure) -> Figure:
@@ -172,7 +172,7 @@ class Outlook:
 
 def count_rounds(schedules: Sequence[Coming], until: int) -> int:
     """How many rounds open until an instant."""
-    return sum(max(0, (until - each.first) // each.period + 1) for each in schedules)
+    return sum(max(0, (until - schedule.first) // schedule.period + 1) for schedule in schedules)
 
 
 def outlook(
@@ -229,18 +229,18 @@ class _Rounds:
 
     def thinned(self, n: int) -> _Rounds:
         """Of each schedule only every n-th round."""
-        kept = self.number % n == 0
-        return _Rounds(*(getattr(self, name)[..., kept] for name in self.__slots__))
+        is_kept = self.number % n == 0
+        return _Rounds(*(getattr(self, name)[..., is_kept] for name in self.__slots__))
 
     @classmethod
     def of(cls, limit: Limit, schedules: Sequence[Coming], until: int) -> _Rounds:
         columns: list[Ints] = []
-        for each in schedules:
-            at = np.arange(each.first, until + 1, each.period, dtype=np.int64)
-            price = each.price.full.at(*place_of(limit.unit, limit.against))
-            starts, ends = at - each.period, at
-            if each.window is not None:
-                starts, ends = (np.full_like(at, bound) for bound in each.window)
+        for schedule in schedules:
+            at = np.arange(schedule.first, until + 1, schedule.period, dtype=np.int64)
+            price = schedule.price.full.at(*place_of(limit.unit, limit.against))
+            starts, ends = at - schedule.period, at
+            if schedule.window is not None:
+                starts, ends = (np.full_like(at, bound) for bound in schedule.window)
             prices = [np.full_like(at, amount) for amount in price.parts]
             columns.append(np.stack([at, *prices, starts, ends, np.arange(1, at.size + 1)]))
         joined = np.concatenate(columns, axis=1) if columns else np.zeros((4 + PARTS, 0), np.int64)
@@ -278,16 +278,16 @@ class _Curators(_Meeting):
         if self._period is None:
             base = spending.worst_curator(limit.against)
         else:
-            made = spending.rounds.column("made")
-            places = np.flatnonzero((begun <= made) & (made <= now))
+            made_at = spending.rounds.column("made")
+            places = np.flatnonzero((begun <= made_at) & (made_at <= now))
             base = worst_of(spending.sums(places, limit.unit, limit.against))
         self._base = base
-        kept = np.zeros_like(rounds.at) if self._period is None else rounds.at // self._period
-        here = kept == (0 if self._period is None else begun // self._period)
+        period_of = np.zeros_like(rounds.at) if self._period is None else rounds.at // self._period
+        here = period_of == (0 if self._period is None else begun // self._period)
         self._here = here
         self._sums = Spent(
             *(
-                _within(column, kept) + here * amount
+                _within(column, period_of) + here * amount
                 for column, amount in zip(rounds.price, _parts(base), strict=True)
             )
         )
@@ -317,14 +317,14 @@ class _Records(_Meeting):
     def __init__(self, limit: Limit, spending: Spending, rounds: _Rounds) -> None:
         self._limit, self._rounds = limit, rounds
         self._base = spending.worst_record(limit.against)
-        known = spending.rounds
-        columns = [known.column(name) for name in ("start", "end")]
-        near = np.zeros(len(known), np.bool_)
+        round_table = spending.rounds
+        columns = [round_table.column(name) for name in ("start", "end")]
+        near = np.zeros(len(round_table), np.bool_)
         if rounds.at.size:
             near = (columns[0] < rounds.ends.max()) & (rounds.starts.min() < columns[1])
         places = np.flatnonzero(near)
-        prices = known.column("price")[places], known.column("credited")[places]
-        costs = known.costs[(*prices, slice(None), *place_of(limit.unit, limit.against))]
+        prices = round_table.column("price")[places], round_table.column("credited")[places]
+        costs = round_table.costs[(*prices, slice(None), *place_of(limit.unit, limit.against))]
         # All of them, whomever they charge: at least what the worst curator has.
         self._before = tuple(column[places] for column in columns)
         self._costs = tuple(costs.T)
@@ -404,6 +404,6 @@ def _share(limit: Limit, spent: Spent, planned: Spent) -> Fraction:
 
 def _part(amounts: Ints, share: int) -> Ints:
     """This share, in millionths, of each amount, rounded up, without passing 64 bits."""
-    whole, rest = np.divmod(amounts, MICRO)
-    part: Ints = whole * share - (-rest * share) // MICRO
+    whole_micro, rest = np.divmod(amounts, MICRO)
+    part: Ints = whole_micro * share - (-rest * share) // MICRO
     return part

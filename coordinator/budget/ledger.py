@@ -107,12 +107,12 @@ class Ledger:
         A row that does not verify is kept in `broken`, and nothing can be appended.
         """
         async with self._database.reading(large=True) as transaction:
-            known = await self._known(transaction)
-            figures = None if known is None else known.figures
+            stored = await self._known(transaction)
+            figures = None if stored is None else stored.figures
             state = None
-            if known is not None and not known.doubted:
-                state = await self._continued(transaction, known)
-            del known  # its content takes as much memory as half of the state
+            if stored is not None and not stored.doubted:
+                state = await self._continued(transaction, stored)
+            del stored  # its content takes as much memory as half of the state
             if state is not None and figures is not None:
                 self._state, self._kept = state, figures.seq
                 self._check = Check(self._disclosures.__getitem__, figures)
@@ -142,9 +142,9 @@ class Ledger:
 
     async def _found(self, transaction: Transaction) -> None:
         drafts = []
-        for party, first, count, left in await store.runs_of_parties(transaction):
+        for party, first, count, departed in await store.runs_of_parties(transaction):
             drafts.append(Draft(Kind.JOINED, SYSTEM, {"party": party}, first, count))
-            if left:
+            if departed:
                 drafts.append(Draft(Kind.LEFT, SYSTEM, {"party": party}, first, count))
         if drafts:
             await self.append(transaction, drafts)
@@ -193,13 +193,13 @@ class Ledger:
             return
         async with self._database.reading() as transaction:
             state = await self.current(transaction)
-        made = await asyncio.to_thread(self._checkpoint, state)  # a second for a million rounds
+        built = await asyncio.to_thread(self._checkpoint, state)  # a second for a million rounds
         async with self._database.begin(large=True) as transaction:
             await exclusive(transaction, LOCK)
             seq, doubted = await store.checkpoint_seq(transaction)
-            if instead or (seq < made.figures.seq and not doubted):
-                await store.put_checkpoint(transaction, made)
-        self._kept = made.figures.seq
+            if instead or (seq < built.figures.seq and not doubted):
+                await store.put_checkpoint(transaction, built)
+        self._kept = built.figures.seq
 
     def _checkpoint(self, state: LedgerState) -> Checkpoint:
         snapshot, identity = state.snapshot(), self._identity()
@@ -219,8 +219,8 @@ class Ledger:
 
         The first bad row; None if the ledger is whole.
         """
-        known = await self._known(transaction)
-        return (await self._rebuild(transaction, None if known is None else known.figures))[1]
+        stored = await self._known(transaction)
+        return (await self._rebuild(transaction, None if stored is None else stored.figures))[1]
 
     async def verify_more(self) -> bool:
         """Verify the next rows of those that the start took from a checkpoint; whether there are
@@ -252,16 +252,16 @@ class Ledger:
 
     async def _known(self, transaction: Transaction) -> Checkpoint | None:
         """The newest checkpoint, if this coordinator signed it."""
-        known, identity = await store.checkpoint(transaction), self._identity()
+        stored, identity = await store.checkpoint(transaction), self._identity()
         if identity is None:
             return None
-        if known is not None:
+        if stored is not None:
             try:
-                known.check(identity.public_key)
+                stored.check(identity.public_key)
             except ValueError as error:
-                log.warning("ledger_checkpoint_not_used", row=known.figures.seq, reason=str(error))
+                log.warning("ledger_checkpoint_not_used", row=stored.figures.seq, reason=str(error))
                 return None
-        return known
+        return stored
 
     async def _continued(self, transaction: Transaction, known: Checkpoint) -> LedgerState | None:
         """The state of a checkpoint with all that follows; None if they do not fit."""
@@ -298,9 +298,9 @@ class Ledger:
         check = Check(self._disclosures.__getitem__, known)
         async for events in store.chunks(transaction):
             await self._disclose(transaction, events)
-            found = await asyncio.to_thread(check.take, events)
-            if found is not None:
-                return check.state, found
+            broken = await asyncio.to_thread(check.take, events)
+            if broken is not None:
+                return check.state, broken
         return check.state, check.end() or await self._heads(transaction, check.state.seq)
 
     async def _heads(self, transaction: Transaction, last: int) -> Break | None:
@@ -317,14 +317,14 @@ class Ledger:
 
     async def _disclose(self, transaction: Transaction, events: Sequence[Event]) -> None:
         """Load the disclosures that these events name; a changed one counts as missing."""
-        wanted = {
+        digests = {
             digest
             for event in events
             if isinstance(digest := event.payload.get("disclosed"), str)
             and digest not in self._disclosures
         }
-        if wanted:
-            for digest, body in (await store.load_disclosures(transaction, wanted)).items():
+        if digests:
+            for digest, body in (await store.load_disclosures(transaction, digests)).items():
                 with suppress(ValueError):
                     self._disclosures[digest] = reopened(digest, body)
 
@@ -362,24 +362,24 @@ class Check:
 
     def take(self, events: Sequence[Event]) -> Break | None:
         """Verify and fold the next rows; the first bad one, None if there is none."""
-        state, known = self.state, self._known
-        found = first_break(events, state.seq, state.head)
-        if found is not None:
-            return found
+        state, expected = self.state, self._known
+        broken = first_break(events, state.seq, state.head)
+        if broken is not None:
+            return broken
         for event in events:
             try:
                 state.fold(event)
             except (LookupError, ValueError, TypeError, ArithmeticError):
                 return Break(event.seq, "the row cannot follow from those before it")
-            if known is not None and event.seq == known.seq and state.figures() != known:
+            if expected is not None and event.seq == expected.seq and state.figures() != expected:
                 return Break(event.seq, "the stored state is not what the rows lead to")
         return None
 
     def end(self) -> Break | None:
         """What is wrong if no row follows."""
-        known, last = self._known, self.state.seq
-        if known is not None and known.seq > last:
-            return Break(last + 1, f"the tail is missing: row {known.seq} was there once")
+        expected, last = self._known, self.state.seq
+        if expected is not None and expected.seq > last:
+            return Break(last + 1, f"the tail is missing: row {expected.seq} was there once")
         return None
 
 
@@ -417,8 +417,8 @@ class LedgerSeals(Repeating):
                 return
             rows, head = await ledger.head(transaction)
             statement = LedgerSeal(deployment=self._deployment, rows=rows, head=head, time=now)
-            made = pair.sign(LEDGER_SEAL_LABEL, statement)
-            seal = ShownLedgerSeal(document=document, seal=made)
+            sealed = pair.sign(LEDGER_SEAL_LABEL, statement)
+            seal = ShownLedgerSeal(document=document, seal=sealed)
             await store.add_ledger_seal(transaction, day, seal)
 
 
@@ -474,7 +474,7 @@ async def record(
         raise DisclosureRefused(pointer="/disclosed")
     await exclusive(transaction, LOCK)
     state = await ledger.current(transaction)
-    found = await _concerned(transaction, update, caller, kind)
+    rows = await _concerned(transaction, update, caller, kind)
     payload: dict[str, object] = {}
     if update.reason is not None:
         payload["reason"] = update.reason
@@ -485,7 +485,7 @@ async def record(
         await store.add_disclosure(transaction, digest, body)
         payload["disclosed"] = digest
     drafts = []
-    for first, count in _runs([row.number for row in found]):
+    for first, count in _runs([row.number for row in rows]):
         status = state.allows(kind, first, count)
         if status is not None:
             raise EventRefused(
@@ -510,16 +510,16 @@ async def _concerned(
         ids = await registry.curators_of(transaction, update.party)
         if not ids:
             raise UnknownCurator("there is no such party", pointer="/party")
-    found = await store.curators_named(transaction, ids)
-    missing = set(ids) - {row.id for row in found}
+    rows = await store.curators_named(transaction, ids)
+    missing = set(ids) - {row.id for row in rows}
     if missing:
         raise UnknownCurator(pointer="/curators", extra=places_of(ids, missing))
     if not caller.has(Scope.OPERATOR):
         if kind not in OWN:
             raise UpdateForbidden(pointer="/kind")
-        if any(row.party != caller.subject for row in found):
+        if any(row.party != caller.subject for row in rows):
             raise UnknownCurator(pointer="/curators")
-    return found
+    return rows
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:

@@ -57,15 +57,15 @@ class Limit(WireModel):
 
     @model_validator(mode="after")
     def _period_fits(self) -> Limit:
-        whole = self.period_s is None or self.unit is PrivacyUnit.CURATOR
-        require(whole, None, "a limit of unit record has no period")
+        fits = self.period_s is None or self.unit is PrivacyUnit.CURATOR
+        require(fits, None, "a limit of unit record has no period")
         return self
 
     @model_validator(mode="after")
     def _is_of_its_currency(self) -> Limit:
         if self.currency is Currency.ZCDP:
-            given = self.delta is not None and self.delta > 0
-            require(given, None, "a limit in zcdp is an epsilon at a delta above 0: give both")
+            has_delta = self.delta is not None and self.delta > 0
+            require(has_delta, None, "a limit in zcdp is an epsilon at a delta above 0: give both")
             small = self.epsilon <= LARGEST_EPSILON
             require(small, None, f"the epsilon of a limit in zcdp lies in 0..{LARGEST_EPSILON}")
         return self
@@ -111,10 +111,10 @@ class Limits:
         """With these limits of one curator, or (None) of the deployment, in place of the old."""
         if number is None:
             return Limits(limits, self.curators)
-        others = {key: value for key, value in self.curators.items() if key != number}
+        limits_of = {key: value for key, value in self.curators.items() if key != number}
         if limits:
-            others[number] = limits
-        return Limits(self.deployment, MappingProxyType(others))
+            limits_of[number] = limits
+        return Limits(self.deployment, MappingProxyType(limits_of))
 
     def canonical(self) -> bytes:
         """Bytes that are equal for equal limits."""
@@ -184,21 +184,21 @@ class Planned:
 
 def shortages(limits: Limits, spending: Spending, planned: Planned) -> list[Shortage]:
     """Every limit that the round would exceed; empty if it may be opened."""
-    found = [
+    exceeded = [
         shortage
         for limit in limits.deployment
         if (shortage := _over(limit, spending, planned, planned.members)) is not None
     ]
-    for number, own in limits.curators.items():
+    for number, limits_of_curator in limits.curators.items():
         if number < planned.members.size and planned.members[number]:
             only = np.zeros_like(planned.members)
             only[number] = True
-            found += [
+            exceeded += [
                 shortage
-                for limit in own
+                for limit in limits_of_curator
                 if (shortage := _over(limit, spending, planned, only)) is not None
             ]
-    return found
+    return exceeded
 
 
 def _over(limit: Limit, spending: Spending, planned: Planned, members: Bits) -> Shortage | None:

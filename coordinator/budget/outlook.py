@@ -50,18 +50,18 @@ async def outlook_of(
     shown: list[ScheduleOutlook] = []
     for (query_id, query, period_s), price in zip(queries_asked, prices, strict=True):
         assert period_s is not None
-        each = _coming(query, price, period_s * 10**6, start)
-        if sum(item.rounds for item in shown) + count_rounds([each], until) > MOST_ROUNDS:
+        plan = _coming(query, price, period_s * 10**6, start)
+        if sum(item.rounds for item in shown) + count_rounds([plan], until) > MOST_ROUNDS:
             raise refused("/days", f"more than {MOST_ROUNDS} rounds: look less far ahead")
-        coming.append(each)
+        coming.append(plan)
         cost = format_both(price.cost(query.privacy_unit, Scenario.ASSUMED))
         shown.append(
             ScheduleOutlook(
                 query_id=query_id,
                 name=query.name,
                 period_s=period_s,
-                next=from_epoch_microseconds(each.first),
-                rounds=count_rounds([each], until),
+                next=from_epoch_microseconds(plan.first),
+                rounds=count_rounds([plan], until),
                 **cost,
             )
         )

@@ -121,16 +121,16 @@ def forecast(
     query: Query, operators: tuple[str, ...] | None, request: ForecastRequest
 ) -> BudgetForecast:
     """The composed guarantee per day, month and year. Raises ValueError for what is no schedule."""
-    found = forecast_schedule(
+    runs = forecast_schedule(
         query, operators, request.days, request.period_s, request.first_start, request.delta
     )
     return BudgetForecast(
-        period_s=found.period_s,
+        period_s=runs.period_s,
         days=request.days,
-        delta=delta_amount(found.delta),
+        delta=delta_amount(runs.delta),
         sentence="Limits are checked against the basic figures, or where they are in zcdp against "
         f"rho: enforced, adaptive. The tight figure {FIXED_SCHEDULE}.",
-        rows=_rows(found),
+        rows=_rows(runs),
         curve=[
             ForecastPoint(
                 day=point.day,
@@ -142,7 +142,7 @@ def forecast(
                 rho=epsilon_amount(point.rho),
                 zcdp=epsilon_amount(point.zcdp),
             )
-            for point in found.curve
+            for point in runs.curve
         ],
     )
 
@@ -223,8 +223,8 @@ class HistoryRequest(BaseModel):
 
     def concerns(self, limit: Limit) -> bool:
         """Whether a limit is on this figure."""
-        asked = self.unit, self.scenario, self.period_s
-        return asked == (limit.unit, limit.scenario, limit.period_s)
+        scope = self.unit, self.scenario, self.period_s
+        return scope == (limit.unit, limit.scenario, limit.period_s)
 
 
 class History(WireModel):
@@ -338,12 +338,12 @@ def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> Lim
             epsilon=part if limit.zcdp is None else None,
             rho=None if limit.zcdp is None else part,
         )
-    most, left = _left(limit, found.spent)
+    most, remaining = _left(limit, found.spent)
     return LimitOutlook(
         limit=limit,
         spent=SpentFigure(**format_both(found.spent.amount)),
         most=most,
-        left=left,
+        left=remaining,
         begins=None if begins is None else from_epoch_microseconds(begins),
         ends=from_epoch_microseconds(found.ends),
         exhausted=None if found.exhausted is None else from_epoch_microseconds(found.exhausted),
@@ -356,8 +356,8 @@ def _left(limit: Limit, spent: Figure) -> tuple[str, str]:
     """The most of a limit, and what is left of it, in its own currency."""
     if limit.zcdp is None:
         most = int(limit.epsilon * MICRO)
-        left = 0 if spent.epsilon is None else max(0, most - spent.epsilon)
-        return format_micro(most), format_micro(left)
+        remaining = 0 if spent.epsilon is None else max(0, most - spent.epsilon)
+        return format_micro(most), format_micro(remaining)
     most = max(0, limit.zcdp.most_rho(spent.rho_delta))
-    left = 0 if spent.epsilon is None else max(0, most - spent.rho)
-    return format_nano(most), format_nano(left)
+    remaining = 0 if spent.epsilon is None else max(0, most - spent.rho)
+    return format_nano(most), format_nano(remaining)

@@ -37,9 +37,9 @@ class Maxima:
     def add(self, value: int, times: int = 1) -> None:
         """One more of this value, or several."""
         key = -value
-        known = self._counts.get(key, 0)
-        self._counts[key] = known + times
-        if not known:
+        count = self._counts.get(key, 0)
+        self._counts[key] = count + times
+        if not count:
             heapq.heappush(self._heap, key)
             if len(self._heap) > 2 * len(self._counts) + 64:
                 self._heap = list(self._counts)
@@ -47,9 +47,9 @@ class Maxima:
 
     def remove(self, value: int) -> None:
         """One fewer; KeyError if there is none."""
-        left = self._counts[-value] - 1
-        if left:
-            self._counts[-value] = left
+        count = self._counts[-value] - 1
+        if count:
+            self._counts[-value] = count
         else:
             del self._counts[-value]
 
@@ -97,14 +97,14 @@ class Rows(Generic[Kind]):
     def written(self, first: int, count: int) -> NDArray[np.intp]:
         """Those numbers of a run, rising, whose rows do not begin with zero."""
         last = first + count - 1
-        found = [
+        written_numbers = [
             number * PAGE + np.flatnonzero(page[:, 0])
             for number, page in self._sorted()
             if first // PAGE <= number <= last // PAGE
         ]
-        if not found:
+        if not written_numbers:
             return np.zeros(0, np.intp)
-        numbers = np.concatenate(found)
+        numbers = np.concatenate(written_numbers)
         return numbers[(first <= numbers) & (numbers <= last)]
 
     def of(self, numbers: NDArray[np.intp]) -> NDArray[Kind]:
@@ -315,28 +315,28 @@ class Roster:
 
     def parts(self) -> dict[str, Any]:
         """What it holds, by name: views; sums and maxima follow from it."""
-        found: dict[str, Any] = {"status": self._status[: self.size]}
+        state_parts: dict[str, Any] = {"status": self._status[: self.size]}
         for name, rows in self._rows().items():
-            found |= {f"{name}_{part}": array for part, array in rows.parts().items()}
-        return found
+            state_parts |= {f"{name}_{part}": array for part, array in rows.parts().items()}
+        return state_parts
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Roster:
         """The roster of `parts`. Raises KeyError, ValueError for what cannot have come from it."""
-        made = cls()
-        for name, rows in made._rows().items():
+        roster = cls()
+        for name, rows in roster._rows().items():
             rows.restore(parts[f"{name}_pages"], parts[f"{name}_rows"])
-        made._status = parts["status"]
-        made.size = made._status.size
-        for status, count in zip(*np.unique(made._status, return_counts=True), strict=True):
-            made._counts[Status(int(status))] = int(count)
-        numbers, declared = made.declarations()
-        figures = np.concatenate([declared, made._disclosed.of(numbers)], axis=1)
+        roster._status = parts["status"]
+        roster.size = roster._status.size
+        for status, count in zip(*np.unique(roster._status, return_counts=True), strict=True):
+            roster._counts[Status(int(status))] = int(count)
+        numbers, declared = roster.declarations()
+        figures = np.concatenate([declared, roster._disclosed.of(numbers)], axis=1)
         different, counts = np.unique(figures, axis=0, return_counts=True)
         for row, times in zip(different.tolist(), counts.tolist(), strict=True):
-            made._weigh(row[:3], row[3:], times)
-        made._open = sum(made._counts[status] for status in _IN) - numbers.size
-        return made
+            roster._weigh(row[:3], row[3:], times)
+        roster._open = sum(roster._counts[status] for status in _IN) - numbers.size
+        return roster
 
     def _rows(self) -> dict[str, Rows[Any]]:
         return {
@@ -382,8 +382,8 @@ class Roster:
 
 def _in_u(statuses: NDArray[np.uint8]) -> Bits:
     """Which of these are in U."""
-    found: Bits = (statuses != Status.UNKNOWN) & (statuses != Status.LEFT)
-    return found
+    in_u: Bits = (statuses != Status.UNKNOWN) & (statuses != Status.LEFT)
+    return in_u
 
 
 def _key(numerator: int, denominator: int) -> int:

@@ -86,11 +86,11 @@ class ByCurator:
 
     def whose(self, chosen: Bits) -> Bits:
         """The curators whose sums are the chosen places of the table."""
-        found = np.zeros(self.places.size, np.bool_)
+        is_chosen = np.zeros(self.places.size, np.bool_)
         for start in range(0, self.places.size, BLOCK):
             here = slice(start, start + BLOCK)
-            np.take(chosen, self.places[here], out=found[here])
-        return found
+            np.take(chosen, self.places[here], out=is_chosen[here])
+        return is_chosen
 
     def columns(self) -> Iterator[Ints]:
         """Every curator's epsilons in blocks, then the deltas, and so on: see `Spent.parts`."""
@@ -140,8 +140,8 @@ class Totals:
         table, renamed = _distinct(both, used)
         kind = np.min_scalar_type(table.shape[2] - 1)
         places = np.zeros(self._places.size, kind)
-        for here, wanted in self._blocks(members, count):
-            places[here] = renamed[wanted]
+        for here, place_of in self._blocks(members, count):
+            places[here] = renamed[place_of]
         self._places, self._table = places, Spent(*table)
 
     def parts(self) -> dict[str, Any]:
@@ -159,18 +159,18 @@ class Totals:
         """Which of the sums so far, and of these with the amounts added, some curator has."""
         used = np.zeros(2 * count, np.bool_)
         used[0] = True  # zero, which later curators have
-        for _, wanted in self._blocks(members, count):
-            used[wanted] = True
+        for _, place_of in self._blocks(members, count):
+            used[place_of] = True
         return used
 
     def _blocks(self, members: Bits, count: int) -> Iterator[tuple[slice, NDArray[np.intp]]]:
         """(numbers, places in a table with the amounts added behind the one so far)."""
         for start in range(0, self.size, BLOCK):
             here = slice(start, min(start + BLOCK, self.size))
-            wanted = self._places[here].astype(np.intp)
+            place_of = self._places[here].astype(np.intp)
             inside = members[here]
-            wanted[: inside.size] += inside * np.intp(count)
-            yield here, wanted
+            place_of[: inside.size] += inside * np.intp(count)
+            yield here, place_of
 
 
 def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:
@@ -275,7 +275,9 @@ class Price:
 
     def table(self) -> Ints:
         """(full or credited, `Spent.parts`, units, scenarios)."""
-        return np.stack([np.stack(each.parts) for each in (self.full, self.credited)])
+        return np.stack(
+            [np.stack(figure_parts.parts) for figure_parts in (self.full, self.credited)]
+        )
 
     def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
         """The form used in an event."""
@@ -404,8 +406,10 @@ class Rounds(Mapping[str, RoundCharge]):
         words |= (
             self.column("price")[places].astype(np.int64) << 1 | self.column("credited")[places]
         )
-        found, counts = np.unique(words, return_counts=True)
-        kinds = np.stack([found >> 32, (found & 0xFFFFFFFF) >> 1, found & 1], axis=1)
+        distinct_words, counts = np.unique(words, return_counts=True)
+        kinds = np.stack(
+            [distinct_words >> 32, (distinct_words & 0xFFFFFFFF) >> 1, distinct_words & 1], axis=1
+        )
         return kinds, counts.astype(np.int64)
 
     def add(self, charge: RoundCharge) -> None:
@@ -440,25 +444,25 @@ class Rounds(Mapping[str, RoundCharge]):
 
     def parts(self) -> dict[str, Any]:
         """What it holds, by name: views."""
-        found: dict[str, Any] = {name: self.column(name) for name in _COLUMNS}
+        state_parts: dict[str, Any] = {name: self.column(name) for name in _COLUMNS}
         for name, pool in self.pools.items():
-            found[f"pool_{name}"], found[f"pool_{name}_ends"] = pool.parts()
-        return found
+            state_parts[f"pool_{name}"], state_parts[f"pool_{name}_ends"] = pool.parts()
+        return state_parts
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Rounds:
         """The rounds of `parts`. Raises ValueError for what cannot have come from it."""
-        made = cls()
-        made.pools = {
+        rounds = cls()
+        rounds.pools = {
             name: Interned.of(parts[f"pool_{name}"], parts[f"pool_{name}_ends"]) for name in _POOLS
         }
-        made.columns = {name: parts[name] for name in _COLUMNS}
-        if any(column.shape != (len(made),) for column in made.columns.values()):
+        rounds.columns = {name: parts[name] for name in _COLUMNS}
+        if any(column.shape != (len(rounds),) for column in rounds.columns.values()):
             raise ValueError("columns of different lengths")
-        prices = made.pools["prices"]
-        made._prices = [
+        prices = rounds.pools["prices"]
+        rounds._prices = [
             Price.from_payload(json.loads(prices[number])) for number in range(len(prices))
         ]
-        tables = [price.table() for price in made._prices]
-        made.costs = np.array(tables, np.int64).reshape(-1, 2, PARTS, *_SHAPE)
-        return made
+        tables = [price.table() for price in rounds._prices]
+        rounds.costs = np.array(tables, np.int64).reshape(-1, 2, PARTS, *_SHAPE)
+        return rounds

@@ -81,8 +81,8 @@ def absences(seen: Seen, alpha: float) -> list[Found]:
     """Curators of U that missed more of the rounds than chance explains."""
     invited, missed = attendance(seen.rounds, seen.members.size)
     numbers = np.flatnonzero(seen.members & (invited > 0))
-    found = missed_rounds(invited[numbers], missed[numbers], alpha)
-    return [Found(int(numbers[item.curator]), item) for item in found]
+    absent = missed_rounds(invited[numbers], missed[numbers], alpha)
+    return [Found(int(numbers[item.curator]), item) for item in absent]
 
 
 def attendance(rounds: Sequence[RoundCharge], size: int) -> tuple[Ints, Ints]:
@@ -125,7 +125,7 @@ async def screened(
     """The state, the part of it that is screened, and the proposals: far bounds, missed rounds."""
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
-    seen = seen_in(state)
-    far = await asyncio.to_thread(bounds_far_out, seen)
-    absent = await asyncio.to_thread(absences, seen, alpha)
-    return state, seen, far, absent
+    attendance_seen = seen_in(state)
+    far = await asyncio.to_thread(bounds_far_out, attendance_seen)
+    absent = await asyncio.to_thread(absences, attendance_seen, alpha)
+    return state, attendance_seen, far, absent

@@ -107,8 +107,8 @@ class Instants:
         self._forget()
         unknown = np.flatnonzero(self._costs == UNKNOWN)
         if unknown.size:
-            found = look(self._times[unknown])
-            self._costs[unknown] = [self._known.add(cost.tobytes()) for cost in found]
+            costs = look(self._times[unknown])
+            self._costs[unknown] = [self._known.add(cost.tobytes()) for cost in costs]
             self._drop_unused()
 
     def worst(self, scenario: int) -> Figure:
@@ -147,19 +147,19 @@ class Instants:
     def _drop_unused(self) -> None:
         used, renamed = np.unique(self._costs, return_inverse=True)
         if len(self._known) > 2 * used.size + MOST_TOUCHED:
-            kept = Interned()
+            remaining_costs = Interned()
             for number in used.tolist():
-                kept.add(self._known[number])
-            self._known, self._costs = kept, renamed.reshape(-1).astype(np.int32)
+                remaining_costs.add(self._known[number])
+            self._known, self._costs = remaining_costs, renamed.reshape(-1).astype(np.int32)
 
     def parts(self) -> dict[str, Any]:
         """What it holds, by name: views."""
         self._forget()
-        known, ends = self._known.parts()
+        costs_known, ends = self._known.parts()
         return {
             "times": self._times,
             "costs": self._costs,
-            "known": known,
+            "known": costs_known,
             "known_ends": ends,
         }
 
@@ -216,8 +216,8 @@ class Spending:
         """A round was opened: it charges all who may participate. Raises ValueError for one that
         was debited before."""
         with self.lock:
-            who = self._known(members)
-            charge = RoundCharge(round_id, query_id, made, *window, price, who, operators)
+            member_set = self._known(members)
+            charge = RoundCharge(round_id, query_id, made, *window, price, member_set, operators)
             self.rounds.add(charge)
             self._add(len(self.rounds) - 1, 1)
 
@@ -227,13 +227,13 @@ class Spending:
         """A round is over: whom it charges permanently (None: all that it charged so far)."""
         with self.lock:
             place, columns = self.rounds.place(round_id), self.rounds.columns
-            left = columns["members"][place]
+            remaining = columns["members"][place]
             if members is not None:
-                left = self.rounds.set_of(self._known(members))
+                remaining = self.rounds.set_of(self._known(members))
             columns["state"][place] = STATES.index(state)
-            if (left, credited) != (columns["members"][place], columns["credited"][place]):
+            if (remaining, credited) != (columns["members"][place], columns["credited"][place]):
                 self._add(place, -1)
-                columns["members"][place], columns["credited"][place] = left, credited
+                columns["members"][place], columns["credited"][place] = remaining, credited
                 self._add(place, 1)
 
     def _known(self, members: MemberSet) -> MemberSet:
@@ -259,8 +259,8 @@ class Spending:
             for name in ("members", "price", "credited", "start", "end")
         )
         amounts = Spent(*(self.rounds.costs[price, credited, :, _CURATOR] * sign))
-        known = self._pending.get(members)
-        self._pending[members] = amounts if known is None else known.plus(amounts)
+        pending = self._pending.get(members)
+        self._pending[members] = amounts if pending is None else pending.plus(amounts)
         self._instants.touch(start, end)
         if len(self._pending) > MOST_PENDING:
             self._settle_pending()
@@ -311,8 +311,8 @@ class Spending:
             for number in np.unique(column):
                 mine = self._members(int(number))[: members.size]
                 inside[number] = (mine & members[: mine.size]).any()
-            found = np.flatnonzero(inside[column])
-            return found if places is None else places[found]
+            charged_places = np.flatnonzero(inside[column])
+            return charged_places if places is None else places[charged_places]
 
     def of_curator(self, number: int) -> Places:
         """The rounds that charge a curator, oldest first."""
@@ -344,9 +344,9 @@ class Spending:
         members, price, credited = kinds.T
         costs = self.rounds.costs[price, credited, :, unit] * counts[:, None, None]
         numbers, places = np.unique(members, return_inverse=True)
-        found = np.zeros((numbers.size, *costs.shape[1:]), np.int64)
-        np.add.at(found, places.reshape(-1), costs)
-        return numbers, found
+        sums = np.zeros((numbers.size, *costs.shape[1:]), np.int64)
+        np.add.at(sums, places.reshape(-1), costs)
+        return numbers, sums
 
     def worst_curator(self, scenario: Scenario) -> Figure:
         """The worst curator over all its rounds, unit curator."""
@@ -380,23 +380,23 @@ class Spending:
         epsilon, _, unverified, *_ = sums
         most = np.where(unverified.any(axis=1, keepdims=True), unverified, epsilon)
         bears = most == most.max(axis=1, keepdims=True)
-        found: Ints = np.where(bears, first, self.size).min(axis=1)
-        return found
+        first_bearer: Ints = np.where(bears, first, self.size).min(axis=1)
+        return first_bearer
 
     def _look(self, instants: Ints) -> Ints:
         """(n, 7, scenarios) what each of these instants costs (see `Instants`)."""
-        found = np.zeros((instants.size, _ROWS, len(SCENARIOS)), np.int64)
-        seen: dict[bytes, Ints] = {}
+        figures = np.zeros((instants.size, _ROWS, len(SCENARIOS)), np.int64)
+        figure_of_key: dict[bytes, Ints] = {}
         windows = self.rounds.column("start"), self.rounds.column("end")
         for place, inside in covering_each(*windows, instants):
             kinds, counts = self.rounds.kinds(inside)
             key = kinds.tobytes() + counts.tobytes()
-            if key not in seen:
-                if len(seen) >= MOST_PENDING:
-                    seen.clear()
-                seen[key] = self._cost(kinds, counts)
-            found[place] = seen[key]
-        return found
+            if key not in figure_of_key:
+                if len(figure_of_key) >= MOST_PENDING:
+                    figure_of_key.clear()
+                figure_of_key[key] = self._cost(kinds, counts)
+            figures[place] = figure_of_key[key]
+        return figures
 
     def _cost(self, kinds: Ints, counts: Ints) -> Ints:
         """(7, scenarios) what an instant costs that rounds of these kinds cover."""
@@ -430,9 +430,9 @@ class Spending:
     def _apart(self, index: Sequence[tuple[int, NDArray[Any]]]) -> Ints | None:
         """The first curator of each of these sets (of an empty one: how many curators there are),
         if no curator is in two of them; else None."""
-        seen, first = np.zeros(self.size, np.bool_), np.full(len(index), self.size)
+        is_seen, first = np.zeros(self.size, np.bool_), np.full(len(index), self.size)
         for place, (size, where) in enumerate(index):
-            here = seen[:size]
+            here = is_seen[:size]
             if here[where].any():
                 return None
             here[where] = True
@@ -467,13 +467,13 @@ class Spending:
                 if name.startswith(group)
             }
 
-        made = cls()
-        made.size = int(parts["size"][0])
-        made.rounds = Rounds.of(own("rounds_"))
-        made._totals.restore(own("totals_"))
-        made._totals.grow(made.size)
-        made._instants.restore(own("instants_"))
-        return made
+        spending = cls()
+        spending.size = int(parts["size"][0])
+        spending.rounds = Rounds.of(own("rounds_"))
+        spending._totals.restore(own("totals_"))
+        spending._totals.grow(spending.size)
+        spending._instants.restore(own("instants_"))
+        return spending
 
 
 def worst_of_one(rounds: Rounds, places: Places, scenario: Scenario) -> Figure:
@@ -482,13 +482,15 @@ def worst_of_one(rounds: Rounds, places: Places, scenario: Scenario) -> Figure:
     costs = rounds.costs[(*kinds, slice(None), *place_of(PrivacyUnit.RECORD, scenario))]
     windows = rounds.column("start")[places], rounds.column("end")[places]
     epsilon, delta, unverified, rho, rho_delta = costs.T
-    worst, *others = (worst_instant(*windows, part) for part in (epsilon, delta, rho, rho_delta))
+    worst, *other_worst = (
+        worst_instant(*windows, part) for part in (epsilon, delta, rho, rho_delta)
+    )
     return Figure(
         None if unverified.any() else worst.amount,
-        others[0].amount,
+        other_worst[0].amount,
         instant=worst.instant,
-        rho=others[1].amount,
-        rho_delta=others[2].amount,
+        rho=other_worst[1].amount,
+        rho_delta=other_worst[2].amount,
     )
 
 

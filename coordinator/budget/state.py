@@ -230,15 +230,15 @@ class LedgerState:
         cls, seq: int, head: bytes, parts: Mapping[str, Any], disclosures: Disclosures = undisclosed
     ) -> LedgerState:
         """The state of a snapshot's parts. Raises ValueError for what cannot have come from one."""
-        made = cls(disclosures)
-        made.seq, made.head = seq, head
+        state = cls(disclosures)
+        state.seq, state.head = seq, head
         try:
-            made.limits = Limits.from_bytes(parts["limits"])
-            made.roster = Roster.of(_under("roster_", parts))
-            made.spending = Spending.of(_under("spending_", parts))
+            state.limits = Limits.from_bytes(parts["limits"])
+            state.roster = Roster.of(_under("roster_", parts))
+            state.spending = Spending.of(_under("spending_", parts))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError("not the parts of a state") from error
-        return made
+        return state
 
 
 def _under(prefix: str, parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,8 +133,8 @@ def _with_query(holds: LocalFigures, query: Query) -> LocalFigures:
     """With what a local release of this query costs those that declare nothing."""
     costs = [unit_cost(query, Scenario.CURATORS, unit).epsilon for unit in PrivacyUnit]
     record, curator = (
-        None if known is None or cost is None else max(known, cost)
-        for known, cost in zip((holds.record, holds.curator), costs, strict=True)
+        None if already is None or cost is None else max(already, cost)
+        for already, cost in zip((holds.record, holds.curator), costs, strict=True)
     )
     return LocalFigures(record, curator)
 
@@ -201,7 +201,9 @@ def _count_exact(rounds: Rounds, places: Places, exact: Collection[str]) -> int:
 
 
 _WITHIN: Final = {
-    Scenario.RECIPIENT: tuple(each for each in Scenario if each is not Scenario.RECIPIENT),
+    Scenario.RECIPIENT: tuple(
+        scenario for scenario in Scenario if scenario is not Scenario.RECIPIENT
+    ),
     Scenario.CURATORS: (Scenario.BLIND_AGGREGATORS, Scenario.EVERYONE),
     Scenario.BLIND_AGGREGATORS: (Scenario.EVERYONE,),
     Scenario.ASSUMED: (Scenario.EVERYONE,),
@@ -287,24 +289,24 @@ def _tight(
         counted = np.flatnonzero(rounds.column("credited") == 0)
     else:
         counted = np.arange(len(rounds))
-    asked = rounds.column("query")[counted]
+    query_of = rounds.column("query")[counted]
     noisy = [
-        kind for kind in np.unique(asked).tolist() if at.queries[rounds.query(kind)].rule is None
+        kind for kind in np.unique(query_of).tolist() if at.queries[rounds.query(kind)].rule is None
     ]
-    counted = counted[np.isin(asked, noisy)]  # those without noise are listed apart
-    found, of_round, times = np.unique(
+    counted = counted[np.isin(query_of, noisy)]  # those without noise are listed apart
+    distinct_kinds, of_round, times = np.unique(
         kinds[counted], axis=0, return_inverse=True, return_counts=True
     )
     losses = [
         round_loss(at.queries[rounds.query(query)], scenario, unit, rounds.operators(operators))
-        for query, operators in found.tolist()
+        for query, operators in distinct_kinds.tolist()
     ]
     if unit is PrivacyUnit.CURATOR:
         tightest = tight(zip(losses, times.tolist(), strict=True), at.delta)
     else:
         windows = rounds.column("start")[counted], rounds.column("end")[counted]
-        each = [losses[kind] for kind in of_round.reshape(-1).tolist()]
-        tightest = tight_at_worst_instant(*windows, each, at.delta)
+        round_losses = [losses[kind] for kind in of_round.reshape(-1).tolist()]
+        tightest = tight_at_worst_instant(*windows, round_losses, at.delta)
     enough = worst.epsilon is not None and worst.delta <= at.delta * FEMTO
     basic = Fraction(worst.epsilon, MICRO) if worst.epsilon is not None and enough else None
     best = min((value for value in (tightest, basic) if value is not None), default=None)

@@ -100,35 +100,44 @@ async def show_budget(
 ) -> Response:
     overview = await overview_of(services, operator=visit.operator, delta=delta or None)
     async with services.database.reading() as transaction:
-        known = await query_store.page(transaction, None, 500)
+        query_rows = await query_store.page(transaction, None, 500)
         running = {row.id for row in await query_store.scheduled(transaction)}
-    whole = await outlook_of(services.database, services.ledger, services.clock, OutlookRequest())
-    chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
+    whole_outlook = await outlook_of(
+        services.database, services.ledger, services.clock, OutlookRequest()
+    )
+    chosen = whole_outlook.limits[limit] if 0 <= limit < len(whole_outlook.limits) else None
     past = None
     if chosen is not None:
         past = await history_of(services, _past(chosen))
     row = next(
-        (each for each in known if each.id == query_id),
-        next((each for each in known if each.id in running), known[-1] if known else None),
+        (query_row for query_row in query_rows if query_row.id == query_id),
+        next(
+            (query_row for query_row in query_rows if query_row.id in running),
+            query_rows[-1] if query_rows else None,
+        ),
     )
     choices: list[Choice] = []
-    others: list[query_store.QueryRow] = []
+    other_rows: list[query_store.QueryRow] = []
     if row is not None and row.query.mechanism is not Mechanism.EXACT:
         schedule = row.query.schedule
         period_s = schedule.period_s if schedule else (period_s or 86_400)
-        others = [each for each in known if each.id in running and each.id != row.id]
+        other_rows = [
+            query_row
+            for query_row in query_rows
+            if query_row.id in running and query_row.id != row.id
+        ]
         in_rho = chosen is not None and chosen.limit.zcdp is not None
-        choices = await what_if(services, row.query, period_s, others, chosen, in_rho=in_rho)
+        choices = await what_if(services, row.query, period_s, other_rows, chosen, in_rho=in_rho)
     return visit.show(
         "budget.html",
         overview=overview,
-        outlook=whole,
+        outlook=whole_outlook,
         place=limit,
         chosen=chosen,
         picture=picture(past, chosen),
         unbounded=unbounded_since(past),
         past=past,
-        queries=known,
+        queries=query_rows,
         row=row,
         period_s=period_s,
         periods=PERIODS,
@@ -136,7 +145,7 @@ async def show_budget(
         start=_start(choices, row),
         worst=_assumed(overview.released),
         delta=delta,
-        others=len(others),
+        others=len(other_rows),
         examples=EXAMPLES,
         together=together,
         guessed=guessed,
@@ -184,14 +193,16 @@ async def what_if(
         rho = None
         if chosen is not None:
             tried = at_rho(query, stop.rho) if stop.rho in stops.rhos else None
-            asked = OutlookRequest(
+            outlook_request = OutlookRequest(
                 queries=(
                     Asked(query=tried or at_epsilon(query, stop.epsilon), period_s=period_s),
-                    *(Asked(query_id=each.id) for each in others),
+                    *(Asked(query_id=other.id) for other in others),
                 ),
                 limits=(chosen.limit,),
             )
-            outlook = await outlook_of(services.database, services.ledger, services.clock, asked)
+            outlook = await outlook_of(
+                services.database, services.ledger, services.clock, outlook_request
+            )
             [lasts], rho = outlook.limits, outlook.schedules[0].rho
         found.append(_choice(stop, query, lasts, rho))
     return found
@@ -226,10 +237,12 @@ def _start(choices: Sequence[Choice], row: query_store.QueryRow | None) -> int:
     if row is None or not choices:
         return 0
     if row.query.rho is not None:
-        own = Fraction(zcdp_epsilon(float(row.query.rho), float(row.query.delta)))
-        return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own))
-    own = row.query.epsilon_i or row.query.epsilon_s or Fraction(1)
-    return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own))
+        own_epsilon = Fraction(zcdp_epsilon(float(row.query.rho), float(row.query.delta)))
+        return min(
+            range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own_epsilon)
+        )
+    own_epsilon = row.query.epsilon_i or row.query.epsilon_s or Fraction(1)
+    return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own_epsilon))
 
 
 def _past(chosen: LimitOutlook) -> HistoryRequest:
@@ -244,7 +257,7 @@ def unbounded_since(past: History | None) -> SpentPoint | None:
     """The first point from which on no finite bound holds."""
     if past is None:
         return None
-    return next((each for each in past.points if "inf" in (each.epsilon, each.rho)), None)
+    return next((point for point in past.points if "inf" in (point.epsilon, point.rho)), None)
 
 
 def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
@@ -256,7 +269,7 @@ def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
 
     def left(points: Sequence[SpentPoint]) -> list[tuple[datetime, float]]:
         spent = [(each.at, Fraction(each.rho if in_rho else each.epsilon)) for each in points]
-        return [(at, max(0.0, float(most - own))) for at, own in spent]
+        return [(at, max(0.0, float(most - spent_amount))) for at, spent_amount in spent]
 
     currency = "rho" if in_rho else "epsilon"
     sentence = (
@@ -270,7 +283,7 @@ def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
         sentence += f" It lasts until the period ends on {chosen.ends:%d %b %Y}."
     else:
         sentence += f" It lasts beyond {chosen.ends:%d %b %Y}."
-    coming = [each for each in left(chosen.points) if each[0] >= past.points[-1].at]
+    coming = [point for point in left(chosen.points) if point[0] >= past.points[-1].at]
     return charts.burn_down(
         left(past.points),
         coming,

@@ -93,16 +93,16 @@ async def list_datasets(visit: Operator, services: Services, after: str | None =
 @router.post("/datasets")
 async def upload_dataset(visit: Operator, services: Services) -> Response:
     require_own_origin(visit.request)  # before a byte of the body is read
-    given: dict[str, Any] = {}
+    form_values: dict[str, Any] = {}
 
     def read(fields: dict[str, Any]) -> dict[str, Any]:
         require_secret(visit.visitor.csrf, fields.pop("csrf", None))
-        given.update(fields)
+        form_values.update(fields)
         return declared(fields)
 
     async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
         digest = hashlib.sha256(said.canonical() + checked.digest).digest()
-        return visit.key(str(given.get("key", "")), digest)
+        return visit.key(str(form_values.get("key", "")), digest)
 
     try:
         answer, _ = await HandIn(services.datasets, services.settings).take(
@@ -114,7 +114,7 @@ async def upload_dataset(visit: Operator, services: Services) -> Response:
             services,
             None,
             error=error,
-            given=given,
+            given=form_values,
         )
     dataset_id = json.loads(answer.body)["id"]
     await visit.note("uploaded a dataset", dataset_id)
@@ -130,16 +130,16 @@ async def _list(
     given: Mapping[str, Any] | None = None,
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, after, ROWS)
-        rows = [await shown(transaction, row) for row in found]
-        jobs = await job_store.count_by_dataset(transaction, [row.id for row in found])
+        dataset_rows = await store.page(transaction, after, ROWS)
+        rows = [await shown(transaction, row) for row in dataset_rows]
+        jobs = await job_store.count_by_dataset(transaction, [row.id for row in dataset_rows])
     return visit.show(
         "datasets.html",
         status=200 if error is None else status_of(error),
         rows=rows,
         jobs=jobs,
         after=after,
-        more=found[-1].id if len(found) == ROWS else None,
+        more=dataset_rows[-1].id if len(dataset_rows) == ROWS else None,
         kinds=KINDS,
         units=UNITS,
         accepted=services.settings.stored_datasets,
@@ -154,20 +154,20 @@ async def _list(
 def declared(fields: Mapping[str, str]) -> dict[str, Any]:
     """What the fields of the page's form declare; empty ones are omitted."""
     texts = {name: value.strip() for name, value in fields.items() if value.strip()}
-    found: dict[str, Any] = {name: texts[name] for name in _TEXTS if name in texts}
+    declaration: dict[str, Any] = {name: texts[name] for name in _TEXTS if name in texts}
     roles = {name: texts[name] for name in ("label", "curator") if name in texts}
     if roles:
-        found["roles"] = roles
+        declaration["roles"] = roles
     if "items" in texts:  # one a line, where the API's form has JSON
         items = texts["items"].replace("\r\n", "\n").split("\n")
         reference = len(items) == 1 and _DATASET_ID.fullmatch(items[0])
-        found["universe"] = {"dataset": items[0]} if reference else items
+        declaration["universe"] = {"dataset": items[0]} if reference else items
     if "budget_epsilon" in texts:
-        found["budget"] = {
+        declaration["budget"] = {
             "epsilon": texts["budget_epsilon"],
             "delta": texts.get("budget_delta", "0"),
         }
-    return found
+    return declaration
 
 
 async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, Any]:
@@ -188,10 +188,10 @@ async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, A
 
 def share(dataset: Dataset) -> int | None:
     """How much of 100 of its epsilon is spent, rounded up; None without a budget."""
-    budget, left = dataset.budget, dataset.left
-    if budget is None or left is None or not Fraction(budget.epsilon):
+    budget, remaining = dataset.budget, dataset.left
+    if budget is None or remaining is None or not Fraction(budget.epsilon):
         return None
-    return 100 - int(100 * Fraction(left.epsilon) / Fraction(budget.epsilon))
+    return 100 - int(100 * Fraction(remaining.epsilon) / Fraction(budget.epsilon))
 
 
 def burn_down(
@@ -201,15 +201,15 @@ def burn_down(
     charges = [event for event in events if event.kind == "charged"]
     if budget is None or not charges or not Fraction(budget.epsilon):
         return None
-    most = left = Fraction(budget.epsilon)
-    points = [(datetime.fromisoformat(events[0].time), float(left))]
+    most = remaining = Fraction(budget.epsilon)
+    points = [(datetime.fromisoformat(events[0].time), float(remaining))]
     for event in charges:
-        left -= Fraction(event.epsilon or 0)
-        points.append((datetime.fromisoformat(event.time), float(max(left, Fraction(0)))))
+        remaining -= Fraction(event.epsilon or 0)
+        points.append((datetime.fromisoformat(event.time), float(max(remaining, Fraction(0)))))
     points.append((max(now, points[-1][0]), points[-1][1]))
     count = "1 charge" if len(charges) == 1 else f"{len(charges)} charges"
     sentence = (
-        f"After {count}, epsilon {float(left):.6g} of {budget.epsilon} is not charged; what "
+        f"After {count}, epsilon {float(remaining):.6g} of {budget.epsilon} is not charged; what "
         "jobs have reserved is not taken off here."
     )
     ends = points[-1][0] + timedelta(minutes=1)

@@ -38,11 +38,11 @@ async def _all(
     last = None
     while True:
         async with services.database.reading() as transaction:
-            found = await page(transaction, last)
-        rows.extend(found)
-        if len(found) < _ROWS_A_PAGE:
+            page_rows = await page(transaction, last)
+        rows.extend(page_rows)
+        if len(page_rows) < _ROWS_A_PAGE:
             return rows
-        last = getattr(found[-1], key)
+        last = getattr(page_rows[-1], key)
 
 
 @router.get("/rounds.csv")
@@ -70,7 +70,7 @@ async def download_queries(_: Person, services: Services, search: str = "") -> R
 async def download_jobs(
     visit: Person, services: Services, state: str = "", search: str = ""
 ) -> Response:
-    chosen = tuple(known for known in JobState if known.value == state)
+    chosen = tuple(member for member in JobState if member.value == state)
     which = jobs.Filter(chosen if visit.operator else (JobState.SUCCEEDED,), search=search)
     rows = await _all(services, lambda t, last: jobs.page(t, which, last, _ROWS_A_PAGE))
     now = services.clock.now()

@@ -71,37 +71,37 @@ class Field:
 async def show_job_form(
     visit: Operator, services: Services, algorithm: str = "", dataset: str = "", like: str = ""
 ) -> Response:
-    given = {"algorithm": algorithm, "dataset": dataset}
+    form_values = {"algorithm": algorithm, "dataset": dataset}
     if like:
-        given = await _like(services.database, like)
-    return await _form(visit, services, given)
+        form_values = await _like(services.database, like)
+    return await _form(visit, services, form_values)
 
 
 @router.post("/jobs/new")
 async def start_job(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
-        asked = await asyncio.to_thread(request_of, form)
+        request = await asyncio.to_thread(request_of, form)
         if form.get("go") == "start":
             key = visit.key(
                 form.get("key", ""),
-                asked.canonical(),
+                request.canonical(),
             )
-            answer, _ = await submit(services, asked, key)
+            answer, _ = await submit(services, request, key)
             job_id = json.loads(answer.body)["id"]
             await visit.note("started a job", job_id)
             return see(f"/console/jobs/{job_id}?said=asked")
-        prepared = await services.jobs.submission.prepare(asked)
+        prepared = await services.jobs.submission.prepare(request)
     except DomainError as error:
         return await _form(visit, services, form, error)
     return visit.show(
         "job-confirm.html",
-        asked=asked,
+        asked=request,
         given={name: value for name, value in form.items() if name not in ("csrf", "go")},
         charge=results.price_shown(prepared.price),
         report=prepared.report,
         key=secrets.token_urlsafe(16),
-        body=json.dumps(asked.model_dump(mode="json", exclude_none=True), indent=2),
+        body=json.dumps(request.model_dump(mode="json", exclude_none=True), indent=2),
     )
 
 
@@ -136,19 +136,19 @@ async def _like(database: Database, job_id: str) -> dict[str, str]:
     """The fields of a job, to be changed."""
     row = await results.find(database, job_id, operator=True)
     params = json.loads(row.params)
-    found = {
+    values = {
         "algorithm": row.algorithm,
         "dataset": row.dataset_id or "",
         "federation": row.federation or "",
         "stance": row.stance,
     }
-    return found | {f"{PARAM}{name}": _written(value) for name, value in params.items()}
+    return values | {f"{PARAM}{name}": _written(value) for name, value in params.items()}
 
 
 def fields(schema: Mapping[str, Any]) -> list[Field]:
     """The fields of an algorithm's parameters, those that must be given first."""
     required = set(schema.get("required", ()))
-    found = [
+    form_fields = [
         Field(
             name=name,
             help=each.get("description", ""),
@@ -159,7 +159,7 @@ def fields(schema: Mapping[str, Any]) -> list[Field]:
         )
         for name, each in schema["properties"].items()
     ]
-    return sorted(found, key=lambda field: not field.required)
+    return sorted(form_fields, key=lambda field: not field.required)
 
 
 def request_of(form: Mapping[str, str]) -> JobRequest:
@@ -270,19 +270,19 @@ async def list_jobs(
     before: str | None = None,
 ) -> Response:
     operator = visit.operator
-    states = tuple(each for each in JobState if each.value == state)
+    states = tuple(member for member in JobState if member.value == state)
     which = Filter(states if operator else (JobState.SUCCEEDED,), search=search)
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, which, before, ROWS)
+        job_rows = await store.page(transaction, which, before, ROWS)
         schedules = await listed(transaction, None, ROWS) if operator else []
     now = services.clock.now()
     return visit.show(
         "jobs.html",
-        rows=[results.timed(row, now) if operator else results.published(row) for row in found],
-        states=[each.value for each in JobState] if operator else [],
+        rows=[results.timed(row, now) if operator else results.published(row) for row in job_rows],
+        states=[member.value for member in JobState] if operator else [],
         state=state,
         search=search,
-        older=found[-1].id if len(found) == ROWS else None,
+        older=job_rows[-1].id if len(job_rows) == ROWS else None,
         before=before,
         schedules=schedules,
         error=None,
@@ -303,11 +303,11 @@ async def stop_schedule(visit: Operator, schedule_id: str, services: Services) -
 
 @router.get("/jobs/compare")
 async def compare_jobs(visit: Person, services: Services, ids: Ids = None) -> Response:
-    chosen = [each for group in ids or () for each in group.split(",")]
-    found = await compared(
+    chosen = [name for group in ids or () for name in group.split(",")]
+    comparison = await compared(
         services.database, services.jobs.results, chosen, operator=visit.operator
     )
-    return visit.show("compare-jobs.html", found=found, text=text)
+    return visit.show("compare-jobs.html", found=comparison, text=text)
 
 
 @router.get("/jobs/{job_id}")
@@ -397,8 +397,8 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
     }
     if row.state is JobState.SUCCEEDED:
         document = await asyncio.to_thread(stored.document, row.id)
-        kept = await asyncio.to_thread(stored.path, row.id, "report.json")
-        content = await asyncio.to_thread(kept.read_bytes)
+        report_path = await asyncio.to_thread(stored.path, row.id, "report.json")
+        content = await asyncio.to_thread(report_path.read_bytes)
         values |= {
             "result": document,
             "can_draw": can_draw(),
@@ -449,17 +449,19 @@ class Failure:
 
 def failure(error: str | None) -> Failure | None:
     """The failure of a job's stored problem."""
-    told = None if error is None else json.loads(error)
-    if not isinstance(told, dict):
+    problem = None if error is None else json.loads(error)
+    if not isinstance(problem, dict):
         return None
-    title, detail, listed = (told.get(name) for name in ("title", "detail", "errors"))
-    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    faults = [(str(each.get("pointer", "")), str(each.get("detail", ""))) for each in found]
+    title, detail, listed = (problem.get(name) for name in ("title", "detail", "errors"))
+    found = (
+        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
+    faults = [(str(entry.get("pointer", "")), str(entry.get("detail", ""))) for entry in found]
     return Failure(
         title=str(title or "It failed"),
         detail=str(detail) if detail and detail != title else "",
         faults=tuple(faults),
-        retryable=told.get("retryable") is True,
+        retryable=problem.get("retryable") is True,
     )
 
 

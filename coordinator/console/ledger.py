@@ -130,22 +130,22 @@ async def show_curator(visit: Operator, curator: str, services: Services) -> Res
 def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
     """The rounds that rows credit, by the row: round, query, and the epsilon that its curators are
     charged no longer under the query's own assumption."""
-    found = {}
-    for each in events:
-        if not each.payload.get("credited"):
+    credit_of = {}
+    for event in events:
+        if not event.payload.get("credited"):
             continue
-        charge = state.spending.rounds[each.payload["round"]]
+        charge = state.spending.rounds[event.payload["round"]]
         cost = charge.price.cost(PrivacyUnit.CURATOR, Scenario.ASSUMED)
         epsilon = format_amount(cost)["epsilon"]
-        found[each.seq] = {"round": charge.round, "query": charge.query_id, "epsilon": epsilon}
-    return found
+        credit_of[event.seq] = {"round": charge.round, "query": charge.query_id, "epsilon": epsilon}
+    return credit_of
 
 
 async def _named(transaction: Transaction, curator: str) -> CuratorRow:
-    found = await store.curators_named(transaction, [curator])
-    if not found:
+    curators = await store.curators_named(transaction, [curator])
+    if not curators:
         raise UnknownCurator
-    return found[0]
+    return curators[0]
 
 
 # --- limits --------------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ async def change_deployment_limits(visit: Operator, services: Services) -> Respo
     form = await visit.form()
     lines = _lines(form)
     try:
-        asked = _limits(lines)
+        limits_asked = _limits(lines)
         if form.get("step") == "set":
             async with services.database.begin() as transaction:
                 await change_limits(
-                    transaction, services.ledger, visit.visitor.principal, asked, None
+                    transaction, services.ledger, visit.visitor.principal, limits_asked, None
                 )
             await visit.note("changed the limits", "budget")
             return see("/console/budget?said=limits")
-        ahead = OutlookRequest(days=30, limits=asked.limits)
+        ahead = OutlookRequest(days=30, limits=limits_asked.limits)
         outlook = await outlook_of(services.database, services.ledger, services.clock, ahead)
     except DomainError as error:
         return visit.show(
@@ -185,7 +185,7 @@ async def change_deployment_limits(visit: Operator, services: Services) -> Respo
         )
     return visit.show(
         "limits.html",
-        asked=asked,
+        asked=limits_asked,
         outlook=outlook,
         given=form,
         together=together,
@@ -221,7 +221,7 @@ def _lines(form: Mapping[str, str]) -> list[dict[str, str]]:
 
 def _limits(lines: list[dict[str, str]]) -> LimitsBody:
     """The limits of lines. Raises Invalid with the field."""
-    told = [
+    limit_rows = [
         {
             "unit": line["unit"] or "curator",
             "scenario": line["scenario"] or "assumed",
@@ -232,7 +232,7 @@ def _limits(lines: list[dict[str, str]]) -> LimitsBody:
         }
         for line in lines
     ]
-    return parse_json(json.dumps({"limits": told}).encode(), LimitsBody)
+    return parse_json(json.dumps({"limits": limit_rows}).encode(), LimitsBody)
 
 
 def _whole(text: str) -> int | str:
@@ -244,8 +244,8 @@ def _whole(text: str) -> int | str:
 
 @router.get("/budget/events")
 async def show_event_form(visit: Operator) -> Response:
-    given = {"curators": visit.request.query_params.get("curators", "")}
-    return _form(visit, given, secrets.token_urlsafe(16))
+    form_values = {"curators": visit.request.query_params.get("curators", "")}
+    return _form(visit, form_values, secrets.token_urlsafe(16))
 
 
 @router.post("/budget/events")
@@ -291,10 +291,10 @@ def _form(
 
 def _update(form: Mapping[str, str]) -> Update:
     """The event that the form records. Raises Invalid with the field."""
-    told: dict[str, Any] = {"kind": form.get("kind", "")}
+    content: dict[str, Any] = {"kind": form.get("kind", "")}
     if ids := form.get("curators", "").replace(",", " ").split():
-        told["curators"] = ids
+        content["curators"] = ids
     for name in ("party", "reason"):
         if text := form.get(name, "").strip():
-            told[name] = text
-    return parse_json(json.dumps(told).encode(), Update)
+            content[name] = text
+    return parse_json(json.dumps(content).encode(), Update)

@@ -109,11 +109,13 @@ async def show_overview(visit: Person, services: Services) -> Response:
 async def proposals(services: CoordinatorServices) -> list[Need]:
     """How many curators the screening proposes for a check; it decides nothing."""
     _, _, far, absent = await screened(services.database, services.ledger, _ALPHA)
-    count = len({each.number for each in (*far, *absent)})
+    count = len({finding.number for finding in (*far, *absent)})
     if not count:
         return []
-    who = "1 curator is" if count == 1 else f"{count} curators are"
-    sentence = f"{who} proposed to be looked at: far bounds or missed rounds, a hint and no proof"
+    who_is = "1 curator is" if count == 1 else f"{count} curators are"
+    sentence = (
+        f"{who_is} proposed to be looked at: far bounds or missed rounds, a hint and no proof"
+    )
     return [Need(sentence, "/console/budget/ledger")]
 
 
@@ -168,7 +170,9 @@ async def show_flow(
         curators = await registry.active_curators(transaction, size, services.clock.now())
     _, _, _, absent = await screened(services.database, services.ledger, _ALPHA)
     now, nothing = services.clock.now(), AggregatorFlow(id="", problem="not_asked")
-    told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
+    flow_of_aggregator = {row.id: nothing for row in rows} | {
+        aggregator.id: aggregator for aggregator in flow.aggregators
+    }
     return visit.show(
         "flow.html",
         flow=flow,
@@ -178,7 +182,10 @@ async def show_flow(
         heads=[progress.head(head) for head in heads],
         picture=picture(heads, curators),
         curators=curators,
-        health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
+        health=[
+            (row, seen_health, flow_of_aggregator[row.id])
+            for row, seen_health in zip(rows, seen, strict=True)
+        ],
         paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
         taken=taken,
         spans={name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()},
@@ -189,9 +196,9 @@ def stops(flow: DeploymentFlow) -> list[Stop]:
     """Refusals of curators, then of aggregators, the largest first."""
     curators = [Stop(GROUNDS[ground], count) for ground, count in flow.refused.items()]
     aggregators = [
-        Stop(f"refused by {each.id}", count, reason)
-        for each in flow.aggregators
-        for outcomes in (each.lone, each.batch)
+        Stop(f"refused by {aggregator.id}", count, reason)
+        for aggregator in flow.aggregators
+        for outcomes in (aggregator.lone, aggregator.batch)
         for reason, count in outcomes.items()
         if reason not in _TAKEN
     ]
@@ -209,14 +216,14 @@ def taken(told: AggregatorFlow) -> tuple[int, int]:
 def picture(heads: Sequence[RoundHead], curators: int) -> Markup | None:
     """A bar for each released round, from two on: how many curators are in its sum."""
     counts = [(head.opened, head.participants) for head in reversed(heads)]
-    known = [(at, count) for at, count in counts if count is not None]
-    if len(known) < 2:
+    known_counts = [(at, count) for at, count in counts if count is not None]
+    if len(known_counts) < 2:
         return None
-    values = [float(count) for _, count in known]
+    values = [float(count) for _, count in known_counts]
     sentence = (
-        f"{len(known)} rounds released, from {formatting.grouped(int(min(values)))} to "
+        f"{len(known_counts)} rounds released, from {formatting.grouped(int(min(values)))} to "
         f"{formatting.grouped(int(max(values)))} curators each, of "
         f"{formatting.grouped(curators)} that are enrolled now."
     )
-    labels = [formatting.day(format_instant(at)) for at, _ in known]
+    labels = [formatting.day(format_instant(at)) for at, _ in known_counts]
     return charts.bars(values, [0.0] * len(values), labels=labels, sentence=sentence)

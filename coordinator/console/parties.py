@@ -58,7 +58,7 @@ async def _page(
 ) -> Response:
     async with services.database.reading() as transaction:
         aggregators = await store.list_aggregators(transaction)
-        found = await store.list_parties(transaction, after, ROWS, prefix)
+        party_rows = await store.list_parties(transaction, after, ROWS, prefix)
         total = await store.count_parties(transaction, prefix)
         curators = await store.count_curators(transaction)
         named = await store.list_curators(transaction, None, ROWS, prefix) if prefix else []
@@ -74,14 +74,14 @@ async def _page(
         ),
         printed={row.id: fingerprint(row.identity_key).hex() for row in aggregators},
         operators={name: count for name, count in operators.items() if count > 1},
-        parties=found,
+        parties=party_rows,
         total=total,
         curators=curators,
         named=named,
         matching=matching,
         prefix=prefix,
         after=after,
-        more=found[-1].id if len(found) == ROWS else None,
+        more=party_rows[-1].id if len(party_rows) == ROWS else None,
         invitations=invitations,
         groups=groups,
         hours=HOURS,
@@ -111,12 +111,12 @@ async def pair_aggregator(visit: Operator, services: Services) -> Response:
             services.database, services.registry, services.peers, pairing_of(form)
         )
     except DomainError as error:
-        given = {"url": form.get("url", ""), "fingerprint": form.get("fingerprint", "")}
+        form_values = {"url": form.get("url", ""), "fingerprint": form.get("fingerprint", "")}
         return await _page(
             visit,
             services,
             error=error,
-            given=given,
+            given=form_values,
         )
     await visit.note("paired an aggregator", row.id)
     return see("/console/parties?said=paired")
@@ -175,9 +175,11 @@ async def return_party(visit: Operator, party: str, services: Services) -> Respo
 async def invite_party(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
-        asked = invitation_of(form)
+        invitation = invitation_of(form)
         async with services.database.begin() as transaction:
-            made: GrantAnswer = await members.issue_grant(transaction, services.registry, asked)
+            grant: GrantAnswer = await members.issue_grant(
+                transaction, services.registry, invitation
+            )
     except DomainError as error:
         return await _page(
             visit,
@@ -185,12 +187,12 @@ async def invite_party(visit: Operator, services: Services) -> Response:
             error=error,
             given=form,
         )
-    await visit.note("invited a party", asked.party)
-    answer = made.model_dump_json()
+    await visit.note("invited a party", invitation.party)
+    answer = grant.model_dump_json()
     return await _page(
         visit,
         services,
-        made=asked,
+        made=invitation,
         answer=answer,
     )
 
@@ -217,10 +219,10 @@ def _sure(visit: Visit, what: str, name: str, error: DomainError | None = None) 
 async def _aggregator(database: Database, aggregator: str) -> AggregatorRow:
     async with database.reading() as transaction:
         rows = await store.list_aggregators(transaction)
-    found = next((row for row in rows if row.id == aggregator), None)
-    if found is None:
+    aggregator_row = next((row for row in rows if row.id == aggregator), None)
+    if aggregator_row is None:
         raise UnknownAggregator
-    return found
+    return aggregator_row
 
 
 async def _party(database: Database, party: str) -> PartyRow:

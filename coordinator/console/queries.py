@@ -46,16 +46,16 @@ async def list_queries(
     visit: Person, services: Services, after: str | None = None, search: str = ""
 ) -> Response:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, after, ROWS, search)
-        asked = await store.rounds_of(transaction, [row.id for row in found])
+        query_rows = await store.page(transaction, after, ROWS, search)
+        round_counts = await store.rounds_of(transaction, [row.id for row in query_rows])
     rows = [
-        {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
-        for row in found
+        {"row": row, "asked": round_counts.get(row.id, NONE), "guess": _guess(_report(row.preview))}
+        for row in query_rows
     ]
     return visit.show(
         "queries.html",
         rows=rows,
-        more=found[-1].id if len(found) == ROWS else None,
+        more=query_rows[-1].id if len(query_rows) == ROWS else None,
         after=after,
         search=search,
     )
@@ -65,7 +65,7 @@ async def list_queries(
 async def show_query(visit: Person, query_id: str, services: Services) -> Response:
     async with services.database.reading() as transaction:
         row = await queries.find(transaction, query_id)
-        asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
+        rounds_asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
         aggregators = await list_aggregators(transaction)
     which = Filter(None, query_id, newest_first=True, heads=True)
     heads, _ = await progress.heads(services.database, which, Page(ROWS, None))
@@ -74,7 +74,7 @@ async def show_query(visit: Person, query_id: str, services: Services) -> Respon
         "query.html",
         row=row,
         told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
-        asked=asked,
+        asked=rounds_asked,
         heads=heads,
         course=course(heads),
         report=report,
@@ -118,7 +118,7 @@ def spread(report: PrivacyReport) -> Markup | None:
         "Forty equally likely amounts of noise. In 95 of 100 cases it moves a result by at most "
         f"{reach}."
     )
-    upper = [float(each) for each in part["quantiles"].values()]
+    upper = [float(quantile) for quantile in part["quantiles"].values()]
     return charts.dots(0.0, upper, float(half_width), unit=unit, sentence=sentence)
 
 

@@ -191,57 +191,57 @@ class Fault:
 def read(form: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """All fields: as they were typed, else these defaults, else those of `FIELDS`."""
     plain = {name: text for names in FIELDS for name, text in names.items()}
-    known = {**plain, **defaults}
-    return {name: form.get(name, text).strip() for name, text in known.items()}
+    texts = {**plain, **defaults}
+    return {name: form.get(name, text).strip() for name, text in texts.items()}
 
 
 def content(fields: Mapping[str, str]) -> dict[str, Any]:
     """The JSON of the query that the fields make, valid or not; null for what it has not."""
-    given: dict[str, str | int | None] = {
+    values: dict[str, str | int | None] = {
         name: _value(name, text) for name, text in fields.items() if text
     }
-    for name, (choice, wanted) in _ONLY_FOR.items():
+    for name, (choice, choice_needed) in _ONLY_FOR.items():
         # Null where it is missing, so that an error names its place.
-        given[name] = given.get(name) if fields[choice] == wanted else None
+        values[name] = values.get(name) if fields[choice] == choice_needed else None
     if fields["function"] not in (Function.SUM, Function.VECTOR_SUM):
-        given["window_bound"] = None
-    asked: dict[str, Any] = {
+        values["window_bound"] = None
+    document: dict[str, Any] = {
         name: value
-        for name, value in given.items()
+        for name, value in values.items()
         if name not in ("lower", "upper", "when", "start", "end", "first_start", "period_s")
         and not name.startswith("collusion_")
     }
-    asked["bounds"] = [fields["lower"], fields["upper"]]
+    document["bounds"] = [fields["lower"], fields["upper"]]
     if fields["mechanism"] == Mechanism.LOCAL:
-        asked |= {"sharing": Sharing.NONE.value, "aggregators": 1}
-        asked["epsilon_i"] = asked.pop("epsilon", None)
+        document |= {"sharing": Sharing.NONE.value, "aggregators": 1}
+        document["epsilon_i"] = document.pop("epsilon", None)
     elif fields["mechanism"] == Mechanism.TWO_LAYER:
-        asked["epsilon_s"] = asked.pop("epsilon", None)
-        plain = {"epsilon_u": asked["epsilon_s"], "pr_u": "1", "pr_s": "1"}
-        asked |= {name: asked[name] or value for name, value in plain.items()}
-    elif fields["mechanism"] == Mechanism.EXACT or asked.get("rho") is not None:
-        asked["epsilon"] = None
+        document["epsilon_s"] = document.pop("epsilon", None)
+        plain = {"epsilon_u": document["epsilon_s"], "pr_u": "1", "pr_s": "1"}
+        document |= {name: document[name] or value for name, value in plain.items()}
+    elif fields["mechanism"] == Mechanism.EXACT or document.get("rho") is not None:
+        document["epsilon"] = None
     else:
-        asked.setdefault("epsilon", None)
+        document.setdefault("epsilon", None)
     for name in ("edges", "percentiles", "split"):
-        if asked.get(name):
-            asked[name] = fields[name].replace(",", " ").split()
-    if asked.get("columns"):
-        asked["columns"] = _json_or_text(fields["columns"])
+        if document.get(name):
+            document[name] = fields[name].replace(",", " ").split()
+    if document.get("columns"):
+        document["columns"] = _json_or_text(fields["columns"])
     colluding = {
-        name: given.get(f"collusion_{name}", 0)
+        name: values.get(f"collusion_{name}", 0)
         for name in ("aggregators", "curators")
         if fields["mechanism"] != Mechanism.LOCAL or name == "curators"
     }
-    asked["collusion"] = colluding
+    document["collusion"] = colluding
     if fields["when"] == "fixed":
-        asked["window"] = {"start": _utc(fields["start"]), "end": _utc(fields["end"])}
+        document["window"] = {"start": _utc(fields["start"]), "end": _utc(fields["end"])}
     elif fields["when"] == "schedule":
-        asked["schedule"] = {
+        document["schedule"] = {
             "first_start": _utc(fields["first_start"]),
-            "period_s": given.get("period_s", ""),
+            "period_s": values.get("period_s", ""),
         }
-    return asked
+    return document
 
 
 def query(fields: Mapping[str, str]) -> Query:
@@ -252,25 +252,25 @@ def query(fields: Mapping[str, str]) -> Query:
 def fields_of(asked: Query) -> dict[str, str]:
     """The fields that make a query again: `query(fields_of(q)) == q` where it has no blocks and
     belongs to no job."""
-    told = json.loads(asked.canonical())
-    lower, upper = told.pop("bounds")
+    document = json.loads(asked.canonical())
+    lower, upper = document.pop("bounds")
     fields = {"lower": lower, "upper": upper, "when": "asked"}
-    if window := told.pop("window", None):
+    if window := document.pop("window", None):
         fields |= {"when": "fixed", "start": _local(window["start"]), "end": _local(window["end"])}
-    if schedule := told.pop("schedule", None):
+    if schedule := document.pop("schedule", None):
         fields |= {
             "when": "schedule",
             "first_start": _local(schedule["first_start"]),
             "period_s": str(schedule["period_s"]),
         }
-    for name, count in told.pop("collusion", {}).items():
+    for name, count in document.pop("collusion", {}).items():
         fields[f"collusion_{name}"] = str(count)
     for epsilon in ("epsilon_s", "epsilon_i"):
-        if epsilon in told:
-            fields["epsilon"] = told.pop(epsilon)
-    if columns := told.pop("columns", None):
+        if epsilon in document:
+            fields["epsilon"] = document.pop(epsilon)
+    if columns := document.pop("columns", None):
         fields["columns"] = json.dumps(columns)
-    for name, value in told.items():
+    for name, value in document.items():
         if name in STEP_OF:
             fields[name] = " ".join(value) if isinstance(value, list) else str(value)
     empty = {name: "" for name in STEP_OF if name not in ("validity", "period_s")}
@@ -279,13 +279,13 @@ def fields_of(asked: Query) -> dict[str, str]:
 
 def faults(error: Invalid) -> list[Fault]:
     """The fields to correct; an error of no field is shown at the last step."""
-    places = [(each.pointer, each.message) for each in error.errors]
+    places = [(fault.pointer, fault.message) for fault in error.errors]
     return [_field_fault(*place) for place in places or [(error.pointer or "", error.detail)]]
 
 
 def until(found: Iterable[Fault], step: int) -> list[Fault]:
     """Those of this step and the ones before."""
-    return [each for each in found if each.step <= step]
+    return [fault for fault in found if fault.step <= step]
 
 
 def _field_fault(pointer: str, message: str) -> Fault:
@@ -363,23 +363,23 @@ async def shown(
     found: Sequence[Fault] = (),
 ) -> Response:
     """The form at a step, and what is known so far."""
-    asked, price = None, None
+    query_asked, price = None, None
     choices: list[Choice] = []
     later: Sequence[Fault] = found
     try:
-        asked = query(fields)
-        price = await _price(services, asked, operator=visit.operator)
+        query_asked = query(fields)
+        price = await _price(services, query_asked, operator=visit.operator)
     except Invalid as error:
         later = faults(error)
     except DomainError as error:
         later = [_fault(error)]
-    if asked is not None and step == 3 and asked.mechanism is not Mechanism.EXACT:
+    if query_asked is not None and step == 3 and query_asked.mechanism is not Mechanism.EXACT:
         async with services.database.reading() as transaction:
             others = await query_store.scheduled(transaction)
-        period_s = asked.schedule.period_s if asked.schedule else 86_400
+        period_s = query_asked.schedule.period_s if query_asked.schedule else 86_400
         limit = None if price is None else price.lasts
-        in_rho = asked.rho is not None
-        choices = await what_if(services, asked, period_s, others, limit, in_rho=in_rho)
+        in_rho = query_asked.rho is not None
+        choices = await what_if(services, query_asked, period_s, others, limit, in_rho=in_rho)
     async with services.database.reading() as transaction:
         groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
     wrong = list(found) or (list(later) if step == _LAST else [])
@@ -391,8 +391,10 @@ async def shown(
         here=FIELDS[step - 1] if step < _LAST else (),
         fields=fields,
         faults=wrong,
-        asked=asked,
-        told=None if asked is None else json.dumps(json.loads(asked.canonical()), indent=2),
+        asked=query_asked,
+        told=None
+        if query_asked is None
+        else json.dumps(json.loads(query_asked.canonical()), indent=2),
         price=price,
         choices=choices,
         spread=None if price is None else spread(price.report),
@@ -416,13 +418,13 @@ async def begin_query(
 ) -> Response:
     async with services.database.reading() as transaction:
         if like is not None:
-            given = fields_of((await queries.find(transaction, like)).query)
+            values = fields_of((await queries.find(transaction, like)).query)
         else:
-            given = await _defaults(transaction)
+            values = await _defaults(transaction)
         if shape == "profile":
             tomorrow = services.clock.now().astimezone(UTC).date() + timedelta(days=1)
-            given = {**given, **PROFILE, "first_start": f"{tomorrow:%Y-%m-%d}T00:00"}
-    fields = read({}, given)
+            values = {**values, **PROFILE, "first_start": f"{tomorrow:%Y-%m-%d}T00:00"}
+    fields = read({}, values)
     return await shown(visit, services, fields, 1)
 
 
@@ -431,27 +433,27 @@ async def continue_query(visit: Person, services: Services) -> Response:
     form = await visit.form()
     fields = read(form, {})
     step = _step(form.get("step", "1"))
-    wanted = form.get("go", "next")
-    found: Sequence[Fault] = ()
-    asked = None
+    pressed = form.get("go", "next")
+    faults_found: Sequence[Fault] = ()
+    query_asked = None
     try:
-        asked = query(fields)
+        query_asked = query(fields)
     except Invalid as error:
-        found = faults(error)
-    if wanted == "make" and asked is not None and visit.operator:
-        key = visit.key(form.get("key", ""), asked.canonical())
+        faults_found = faults(error)
+    if pressed == "make" and query_asked is not None and visit.operator:
+        key = visit.key(form.get("key", ""), query_asked.canonical())
         try:
-            made = await api_queries.create(services, asked, key)
+            created = await api_queries.create(services, query_asked, key)
         except DomainError as error:
-            found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
+            faults_found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
         else:
-            query_id = json.loads(made.answer.body)["id"]
+            query_id = json.loads(created.answer.body)["id"]
             await visit.note("made a query", query_id)
             return see(f"/console/queries/{query_id}?said=made")
-    target = _target(wanted, step)
-    stops = until(found, step if target > step else 0)
+    target = _target(pressed, step)
+    stops = until(faults_found, step if target > step else 0)
     if stops:
-        target = min(each.step for each in stops)
+        target = min(stop.step for stop in stops)
     return await shown(visit, services, fields, target, stops)
 
 
@@ -492,9 +494,11 @@ async def _price(services: CoordinatorServices, asked: Query, *, operator: bool)
     if asked.schedule is not None:
         async with services.database.reading() as transaction:
             others = await query_store.scheduled(transaction)
-        beside = tuple(Asked(query_id=each.id) for each in others)
-        whole = OutlookRequest(queries=(Asked(query=asked), *beside))
-        outlook = await outlook_of(services.database, services.ledger, services.clock, whole)
+        beside = tuple(Asked(query_id=other.id) for other in others)
+        outlook_request = OutlookRequest(queries=(Asked(query=asked), *beside))
+        outlook = await outlook_of(
+            services.database, services.ledger, services.clock, outlook_request
+        )
         limits = outlook.limits
         ending = [limit for limit in limits if limit.exhausted is not None]
         lasts = min(ending, key=lambda limit: limit.exhausted or now, default=None)

@@ -71,10 +71,10 @@ async def choose_query(
     visit: Operator, services: Services, query_id: str | None = None
 ) -> Response:
     async with services.database.reading() as transaction:
-        known = await query_store.page(transaction, None, _MOST_QUERIES)
+        query_rows = await query_store.page(transaction, None, _MOST_QUERIES)
     return visit.show(
         "open-round.html",
-        queries=known,
+        queries=query_rows,
         chosen=query_id,
         error=None,
         given={},
@@ -85,26 +85,26 @@ async def choose_query(
 async def open_round(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
-        asked = _asked(form)
+        request = _asked(form)
         if form.get("step") == "open":
-            key = visit.key(form.get("key", ""), asked.canonical())
-            done = await api.open_requested(services, asked, key)
+            key = visit.key(form.get("key", ""), request.canonical())
+            done = await api.open_requested(services, request, key)
             round_id = json.loads(done.answer.body)["id"]
             await visit.note("opened a round", round_id)
             return see(f"/console/rounds/{round_id}?said=opened")
         async with services.database.reading() as transaction:
-            row = await queries.find(transaction, asked.query_id)
-        plan = Plan(query_id=asked.query_id, window=asked.window)
+            row = await queries.find(transaction, request.query_id)
+        plan = Plan(query_id=request.query_id, window=request.window)
         cost = await preview_of(services, plan, named=False)
     except DomainError as error:
         if isinstance(error, UnknownQuery):
             raise
         async with services.database.reading() as transaction:
-            known = await query_store.page(transaction, None, _MOST_QUERIES)
+            query_rows = await query_store.page(transaction, None, _MOST_QUERIES)
         return visit.show(
             "open-round.html",
             status=422,
-            queries=known,
+            queries=query_rows,
             chosen=form.get("query_id"),
             error=error,
             given=form,
@@ -112,7 +112,7 @@ async def open_round(visit: Operator, services: Services) -> Response:
     return visit.show(
         "open-round-confirm.html",
         row=row,
-        window=asked.window or row.query.window,
+        window=request.window or row.query.window,
         given=form,
         cost=cost,
         each=cost_of_each(cost, row.query.privacy_unit),
@@ -237,24 +237,24 @@ async def list_rounds(
 
 @router.get("/rounds/{round_id}")
 async def show_round(visit: Person, round_id: str, services: Services) -> Response:
-    held = await services.receiving_looks.look(round_id) if visit.operator else None
-    values = await _values(services.database, services.ledger, round_id, held)
-    said = visit.said(SAID)
-    return visit.show("round.html", said=said, **values)
+    receiving = await services.receiving_looks.look(round_id) if visit.operator else None
+    values = await _values(services.database, services.ledger, round_id, receiving)
+    sentence = visit.said(SAID)
+    return visit.show("round.html", said=sentence, **values)
 
 
 @router.get("/rounds/{round_id}/live")
 async def follow_round(
     visit: Person, round_id: str, services: Services, wait_s: Wait = 0
 ) -> Response:
-    known: tuple[Received, Response] | None = None
+    last_answer: tuple[Received, Response] | None = None
 
     async def look() -> tuple[Response, bool]:
-        nonlocal known
-        held = await services.receiving_looks.look(round_id) if visit.operator else None
-        if held is not None and known is not None and known[0] == held:
-            return known[1], True  # nothing to read for the others that wait
-        values = await _values(services.database, services.ledger, round_id, held)
+        nonlocal last_answer
+        receiving = await services.receiving_looks.look(round_id) if visit.operator else None
+        if receiving is not None and last_answer is not None and last_answer[0] == receiving:
+            return last_answer[1], True  # nothing to read for the others that wait
+        values = await _values(services.database, services.ledger, round_id, receiving)
         shown = visit.show("round-live.html", **values)
         answer = etag_response(
             visit.request,
@@ -263,7 +263,7 @@ async def follow_round(
             headers=dict(HEADERS),
         )
         waits = answer.status_code == 304
-        known = (held, answer) if waits and held is not None else None
+        last_answer = (receiving, answer) if waits and receiving is not None else None
         return answer, waits
 
     return await services.changes.poll(look, wait_s, _LOOK_S, key=round_id)
@@ -274,14 +274,14 @@ async def download_evidence(
     request: Request, round_id: str, services: Services, _: Person
 ) -> Response:
     """What a browser needs to check the round; the page's script has no token for the API."""
-    found = await progress.result(services.database, round_id)
+    round_result = await progress.result(services.database, round_id)
     transcript = await progress.document(services.database, round_id, "transcript")
     signed = Transcript.model_validate_json(transcript).descriptor
     key = signer_of(DESCRIPTOR_LABEL, signed, services.registry.own.public_keys)
     head = {
         "round": round_id,
         "coordinator": encode_binary(key),
-        "result": found.result,
+        "result": round_result.result,
     }
     body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
     return etag_response(request, body, headers=dict(HEADERS))
@@ -289,39 +289,39 @@ async def download_evidence(
 
 @router.get("/rounds/{round_id}/archive.zip")
 async def download_archive(round_id: str, services: Services, _: Person) -> Response:
-    found = await progress.result(services.database, round_id)
+    round_result = await progress.result(services.database, round_id)
     report = await progress.document(services.database, round_id, "report")
     contents = {
-        "result.json": json.dumps(json.loads(encode(found)), indent=2).encode(),
+        "result.json": json.dumps(json.loads(encode(round_result)), indent=2).encode(),
         "report.json": report,
         "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
         "transcript.json": await progress.document(services.database, round_id, "transcript"),
     }
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
-            made.writestr(name, content)
+            archive.writestr(name, content)
     headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.zip"'}
-    return Response(held.getvalue(), media_type="application/zip", headers=headers)
+    return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
 @router.get("/rounds/{round_id}/result.csv")
 async def download_result(round_id: str, services: Services, _: Person) -> Response:
     """Every released figure with the limits between which it was before noise in 95 of 100 cases;
     the values of slots with their times."""
-    found = await progress.result(services.database, round_id)
+    round_result = await progress.result(services.database, round_id)
     descriptor = json.loads(await progress.document(services.database, round_id, "descriptor"))
     slots = in_slots(descriptor["statement"]["query"])
     headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.csv"'}
-    return Response(csv_text(found, slots=slots), media_type="text/csv", headers=headers)
+    return Response(csv_text(round_result, slots=slots), media_type="text/csv", headers=headers)
 
 
 def csv_text(found: RoundResult, *, slots: bool) -> str:
     """The rows of `download_result`."""
     error = found.report.error or {}
     widths = {
-        each["part"]: (Fraction(each["interval"]["half_width"]), each["unit"])
-        for each in (*error.get("parts", ()), *error.get("averages", ()))
+        part["part"]: (Fraction(part["interval"]["half_width"]), part["unit"])
+        for part in (*error.get("parts", ()), *error.get("averages", ()))
     }
     start = datetime.fromisoformat(found.window.start)
     length = datetime.fromisoformat(found.window.end) - start
@@ -333,7 +333,7 @@ def csv_text(found: RoundResult, *, slots: bool) -> str:
         table.writerow(rows[0])
         for row in rows:
             table.writerow(
-                format_exact(each) if isinstance(each, Fraction) else each for each in row.values()
+                format_exact(cell) if isinstance(cell, Fraction) else cell for cell in row.values()
             )
         return text.getvalue()
     table.writerow(["part", "index", "start", "value", "low", "high", "unit"])
@@ -368,8 +368,8 @@ async def _values(
     values: dict[str, Any] = {
         "round": head,
         "query": descriptor["query"],
-        "operators": len({each["operator"] for each in descriptor["aggregators"]}),
-        "one_machine": one_machine([each["url"] for each in descriptor["aggregators"]]),
+        "operators": len({aggregator["operator"] for aggregator in descriptor["aggregators"]}),
+        "one_machine": one_machine([aggregator["url"] for aggregator in descriptor["aggregators"]]),
         "timeline": timeline(head),
         "received": received,
         "found": None,
@@ -382,18 +382,20 @@ async def _values(
     }
     if head.state is RoundState.ABORTED:
         async with database.reading() as transaction:
-            held = (await ledger.current(transaction)).spending.rounds.get(round_id)
-        values["credited"] = held is not None and held.credited
+            charge = (await ledger.current(transaction)).spending.rounds.get(round_id)
+        values["credited"] = charge is not None and charge.credited
     if head.state is RoundState.RELEASED:
-        found = await progress.result(database, round_id)
-        rungs: tuple[Rung, ...] = ladder(found.report.verified, found.participants)
+        round_result = await progress.result(database, round_id)
+        rungs: tuple[Rung, ...] = ladder(round_result.report.verified, round_result.participants)
         values |= {
-            "found": found,
-            "report": found.report,
+            "found": round_result,
+            "report": round_result.report,
             "rungs": rungs,
-            "figures": figures(found),
-            "grid": grid(found.columns, _cells(found, found.columns)) if found.columns else None,
-            "picture": picture(found, descriptor["query"]),
+            "figures": figures(round_result),
+            "grid": grid(round_result.columns, _cells(round_result, round_result.columns))
+            if round_result.columns
+            else None,
+            "picture": picture(round_result, descriptor["query"]),
             "most_shown": MOST_SHOWN,
         }
     return values
@@ -402,9 +404,11 @@ async def _values(
 def figures(found: RoundResult) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
     error = found.report.error or {}
-    known = (*error.get("averages", ()), *error.get("parts", ()))
-    parts = {each["part"]: each for each in known}
-    intervals = {each["part"]: (each["low"], each["high"]) for each in error.get("percentiles", ())}
+    stated_errors = (*error.get("averages", ()), *error.get("parts", ()))
+    parts = {stated["part"]: stated for stated in stated_errors}
+    intervals = {
+        stated["part"]: (stated["low"], stated["high"]) for stated in error.get("percentiles", ())
+    }
     shown = []
     for name, exact in found.result.items():
         if not isinstance(exact, str) or name == "reason":
@@ -446,14 +450,14 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     exact = found.result.get(first["part"])
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
-        upper = [float(each) for each in first["quantiles"].values()]
+        upper = [float(quantile) for quantile in first["quantiles"].values()]
         sentence = (
             f"{value} {unit} were released. The value before noise is within {error} {unit} of it "
             "in 95 of 100 cases."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
-    values = next((each for each in found.result.values() if isinstance(each, list)), None)
-    if values is None or not all(isinstance(each, str) for each in values):
+    values = next((figure for figure in found.result.values() if isinstance(figure, list)), None)
+    if values is None or not all(isinstance(value, str) for value in values):
         return None
     if len(values) > MOST_SHOWN:
         return None
@@ -461,7 +465,7 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     sentence = f"{len(values)} values; noise moves each by at most {amount} in 95 of 100 cases."
     if in_slots(query):
         return charts.band(
-            [float(each) for each in values],
+            [float(value) for value in values],
             float(half_width),
             start=datetime.fromisoformat(found.window.start),
             end=datetime.fromisoformat(found.window.end),
@@ -471,7 +475,7 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     edges = query.get("edges") or range(1, len(values) + 1)
     labels = [str(edge) for edge in edges[: len(values)]]
     widths = [float(half_width)] * len(values)
-    return charts.bars([float(each) for each in values], widths, labels=labels, sentence=sentence)
+    return charts.bars([float(value) for value in values], widths, labels=labels, sentence=sentence)
 
 
 _EIGHT: Final = (

@@ -94,14 +94,14 @@ class Datasets:
 
         Raises UnknownDataset, WrongKind.
         """
-        found: dict[str, tuple[str, ...]] = {}
+        lists_of: dict[str, tuple[str, ...]] = {}
         for name, value in params.items():
             if isinstance(value, dict) and set(value) == {"dataset"}:
                 named = DatasetReference.model_validate(value)
-                found[name] = await self._list(
+                lists_of[name] = await self._list(
                     transaction, named, f"/params/{name}/dataset", groups=name == TAXONOMY
                 )
-        return found
+        return lists_of
 
     async def _list(
         self,
@@ -114,12 +114,12 @@ class Datasets:
         row = await self.find(transaction, named.dataset)
         if row.kind != "universe":
             raise WrongKind("a dataset of kind universe is expected", pointer=pointer)
-        found = await asyncio.to_thread(self._universe, row)
+        universe = await asyncio.to_thread(self._universe, row)
         if not groups:
-            return found.items
-        if found.groups is None:
+            return universe.items
+        if universe.groups is None:
             raise WrongKind("its items are in no groups", pointer=pointer)
-        return found.groups
+        return universe.groups
 
     async def check(self, dataset_id: str, request: DatasetRequest, sent: set[str]) -> Checked:
         """Validate a received content; one at a time, in a thread.
@@ -226,8 +226,8 @@ class Datasets:
         except FileNotFoundError:
             pass  # deleted meanwhile
         async with self.database.reading() as transaction:
-            left = await store.find(transaction, row.id)
-        if left is None or left.deleted is not None:
+            current = await store.find(transaction, row.id)
+        if current is None or current.deleted is not None:
             await asyncio.to_thread(self.vault.remove, row.id)
         return True
 
@@ -256,8 +256,8 @@ class Datasets:
 
     def _universe(self, row: DatasetRow) -> Universe:
         with self.open_content(row) as stream:
-            found: Universe = read(row.declaration, stream)
-        return found
+            universe: Universe = read(row.declaration, stream)
+        return universe
 
     async def _continued(
         self, transaction: Transaction, request: DatasetRequest
@@ -284,34 +284,34 @@ class Datasets:
     ) -> LedgerRow:
         """The ledger that counts for a content: the one it has, else the one it continues, else a
         new one. Raises LedgerConflict."""
-        hashed, known = await self._known_ledger(transaction, checked, unit)
-        found = known or await self._ledger_for(transaction, unit, continued)
-        if known is None:
-            await store.add_content(transaction, hashed, found.id)
-        elif continued is not None and continued.ledger_id != known.id:
+        hashed, existing = await self._known_ledger(transaction, checked, unit)
+        ledger = existing or await self._ledger_for(transaction, unit, continued)
+        if existing is None:
+            await store.add_content(transaction, hashed, ledger.id)
+        elif continued is not None and continued.ledger_id != existing.id:
             raise LedgerConflict(
                 "the same content has another ledger than the dataset it should revise",
                 pointer="/revision_of",
             )
-        if found.privacy_unit != unit:
+        if ledger.privacy_unit != unit:
             raise LedgerConflict(
                 f"the same content was handed in before, and its ledger counts the unit "
-                f"{found.privacy_unit}: one that counts {unit} beside it would be spent twice. "
-                f"Upload as a kind, or with a privacy_unit, that counts {found.privacy_unit}",
+                f"{ledger.privacy_unit}: one that counts {unit} beside it would be spent twice. "
+                f"Upload as a kind, or with a privacy_unit, that counts {ledger.privacy_unit}",
                 pointer="/privacy_unit",
-                extra={"privacy_unit": found.privacy_unit},
+                extra={"privacy_unit": ledger.privacy_unit},
             )
-        return found
+        return ledger
 
     async def _known_ledger(
         self, transaction: Transaction, checked: Checked, unit: str
     ) -> tuple[bytes, LedgerRow | None]:
         """The keyed hash of a content, and the ledger that it has already."""
-        hashed, known = await self._found(transaction, checked.digest)
-        if known is not None and known.privacy_unit != unit and not checked.outline["rows"]:
+        hashed, existing = await self._found(transaction, checked.digest)
+        if existing is not None and existing.privacy_unit != unit and not checked.outline["rows"]:
             # A content without rows holds no one's data: each unit counts its own.
-            hashed, known = await self._found(transaction, checked.digest + unit.encode())
-        return hashed, known
+            hashed, existing = await self._found(transaction, checked.digest + unit.encode())
+        return hashed, existing
 
     async def _found(
         self, transaction: Transaction, digest: bytes
@@ -319,9 +319,9 @@ class Datasets:
         """The keyed hash of now, and the ledger that is known under that of any generation."""
         hashes = await self.keys.content_hashes(transaction, digest)
         for hashed in hashes:
-            known = await store.ledger_by_content(transaction, hashed)
-            if known is not None:
-                return hashes[0], known
+            existing = await store.ledger_by_content(transaction, hashed)
+            if existing is not None:
+                return hashes[0], existing
         return hashes[0], None
 
     async def _ledger_for(

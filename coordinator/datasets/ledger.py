@@ -92,12 +92,14 @@ async def reserve(
         raise UnknownDataset(extra={"dataset": dataset_id})
     if job_id in accounts.jobs:
         raise ValueError("a job reserves once")
-    asked = EpsilonDelta(epsilon_micro, delta_e15)
-    if asked != EpsilonDelta(0, 0):
+    amount = EpsilonDelta(epsilon_micro, delta_e15)
+    if amount != EpsilonDelta(0, 0):
         if accounts.budget is None:
             raise BudgetMissing(extra={"dataset": dataset_id})
-        _check_limit(dataset_id, accounts.budget, accounts.held, asked)
-    await _append(transaction, ledger, EventKind.RESERVED, dataset_id, job_id, _payload(asked), now)
+        _check_limit(dataset_id, accounts.budget, accounts.held, amount)
+    await _append(
+        transaction, ledger, EventKind.RESERVED, dataset_id, job_id, _payload(amount), now
+    )
 
 
 async def charge(transaction: Transaction, dataset_id: str, job_id: str, now: datetime) -> bool:
@@ -216,7 +218,7 @@ async def statement(transaction: Transaction, dataset_id: str) -> answers.Datase
     events = await store.events(transaction, ledger.id)
     accounts = fold(events)
     budget, held = accounts.budget, accounts.held
-    left = None if budget is None else format_amount(_left(budget, held))
+    remaining = None if budget is None else format_amount(_left(budget, held))
     infinite = {"epsilon": "inf", "delta": "1"}
     return answers.DatasetLedger(
         dataset=dataset_id,
@@ -225,7 +227,7 @@ async def statement(transaction: Transaction, dataset_id: str) -> answers.Datase
         budget=None if budget is None else format_amount(budget),
         reserved=format_amount(accounts.reserved),
         charged=format_amount(accounts.charged),
-        left=left,
+        left=remaining,
         lifetime=infinite if accounts.outside else format_amount(accounts.charged),
         released_outside_budget=len(accounts.outside),
         verified=_break(ledger, events) is None,
@@ -250,10 +252,10 @@ async def _locked(transaction: Transaction, dataset_id: str) -> tuple[LedgerRow,
     if ledger is None:
         raise BudgetMissing(extra={"dataset": dataset_id})
     events = await store.events(transaction, ledger.id)
-    found = _break(ledger, events)
-    if found is not None:
+    break_at = _break(ledger, events)
+    if break_at is not None:
         raise LedgerBroken(
-            "the dataset's ledger does not verify", extra={"row": found.seq, "ledger": ledger.id}
+            "the dataset's ledger does not verify", extra={"row": break_at.seq, "ledger": ledger.id}
         )
     return ledger, fold(events)
 
@@ -272,9 +274,9 @@ async def _append(
 
 
 def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
-    found = first_break_of_dataset(ledger.id, events)
-    if found is not None:
-        return found
+    break_at = first_break_of_dataset(ledger.id, events)
+    if break_at is not None:
+        return break_at
     seq, head = (events[-1].seq, events[-1].hash) if events else (0, dataset_genesis(ledger.id))
     if (seq, head) != (ledger.seq, ledger.head):
         return Break(seq + 1, "the tail is not the one that was written last")
@@ -288,13 +290,13 @@ def _check_limit(
         held.epsilon + asked.epsilon <= budget.epsilon and held.delta + asked.delta <= budget.delta
     )
     if not fits:
-        left = _left(budget, held)
+        remaining = _left(budget, held)
         enough = EpsilonDelta(
             max(budget.epsilon, held.epsilon + asked.epsilon),
             max(budget.delta, held.delta + asked.delta),
         )
         raise BudgetExceeded(
-            f"the job needs {_words(asked)}; {_words(left)} is left of the dataset's budget, "
+            f"the job needs {_words(asked)}; {_words(remaining)} is left of the dataset's budget, "
             f"{_words(budget)}. Ask for less, or allow all jobs on this content more: run it again "
             f"with {_options(enough)}; what was charged stays charged. {ROUNDED}",
             extra={
@@ -302,7 +304,7 @@ def _check_limit(
                 "budget": format_amount(budget),
                 "held": format_amount(held),
                 "asked": format_amount(asked),
-                "left": format_amount(left),
+                "left": format_amount(remaining),
             },
         )
 

@@ -97,9 +97,9 @@ class Vault:
         """(plain bytes of each part, digest of all) in the order of reading. Blocks."""
         sizes, digest = {}, hashlib.sha256()
         for part in parts:
-            size, own = self._measure(dataset_id, part)
+            size, own_digest = self._measure(dataset_id, part)
             sizes[part] = size
-            digest.update(own)
+            digest.update(own_digest)
         return sizes, digest.digest()
 
     def generation(self, dataset_id: str, parts: Iterable[str]) -> int:
@@ -316,14 +316,14 @@ class _Form:
 
     def said(self) -> dict[str, Any]:
         """The fields as one JSON object; structured ones hold JSON."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, raw in self._fields.items():
             try:
                 text = raw.decode("utf-8")
-                found[name] = json.loads(text) if name in _STRUCTURED else text
+                fields[name] = json.loads(text) if name in _STRUCTURED else text
             except (ValueError, RecursionError):
                 raise DatasetRefused("the field cannot be read", pointer=f"/{name}") from None
-        return found
+        return fields
 
     def _begin(self) -> None:
         self._disposition = self._header = self._value = b""

@@ -153,14 +153,14 @@ class Attempts:
             await self.keys.refresh(transaction)
         price = Price.model_validate_json(job.price)
         rest = _rest(price, report, dataset)
-        kept = EpsilonDelta(price.epsilon - rest.epsilon, price.delta - rest.delta)
+        charge = EpsilonDelta(price.epsilon - rest.epsilon, price.delta - rest.delta)
         finished = complete(
             report,
             job_id=job.id,
             dataset_id=dataset.id,
             unit=dataset.privacy_unit,
             price=price,
-            charged=kept,
+            charged=charge,
             earlier=[item.job_id for item in outside if item.job_id != job.id],
             seeded=job.chosen_seed is not None,
         )
@@ -259,8 +259,8 @@ class Attempts:
         self, transaction: Transaction, attempt_id: str, session: str, *, lock: bool = False
     ) -> tuple[AttemptRow, JobRow]:
         attempt, job = await self._found(transaction, attempt_id, lock=lock)
-        known = attempt.session_hash or ""
-        if attempt.state != store.HELD or not hmac.compare_digest(known, digest(session)):
+        session_kept = attempt.session_hash or ""
+        if attempt.state != store.HELD or not hmac.compare_digest(session_kept, digest(session)):
             raise AttemptRefused
         return attempt, job
 
@@ -281,7 +281,9 @@ def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> EpsilonDe
     if price.kind != "budget" or said is None or said.reserved is None:
         return EpsilonDelta(0, 0)
     try:
-        found = stated(report, dataset.privacy_unit).amount
+        amount_stated = stated(report, dataset.privacy_unit).amount
     except UnitNotProtected:
         return EpsilonDelta(0, 0)
-    return EpsilonDelta(max(0, price.epsilon - found.epsilon), max(0, price.delta - found.delta))
+    return EpsilonDelta(
+        max(0, price.epsilon - amount_stated.epsilon), max(0, price.delta - amount_stated.delta)
+    )

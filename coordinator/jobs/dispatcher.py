@@ -102,10 +102,10 @@ class Dispatcher(Repeating):
     async def _renew(self, live: list[AttemptRow]) -> None:
         """Renew the leases of our attempts, whether they run or wait for a worker."""
         soon = self._clock.now() + self._lease / 2
-        kept = [row.id for row in live if row.id in self._under_way and row.until < soon]
-        if kept:
+        renewed = [row.id for row in live if row.id in self._under_way and row.until < soon]
+        if renewed:
             async with self._database.begin() as transaction:
-                for attempt_id in kept:
+                for attempt_id in renewed:
                     if attempt_id in self._under_way:  # it may have ended before this write
                         await store.change_attempt(transaction, attempt_id, until=self._until())
 

@@ -75,8 +75,8 @@ def price_of(report: PrivacyReport, unit: str | None, *, seeded: bool) -> Price:
         return Price(kind="outside", reason=SEEDED)
     if charged is None or charged.outside_budget:
         return Price(kind="outside", reason=UNVERIFIED)
-    found = stated(report, unit)
-    return Price(kind="budget", **asdict(found.amount))
+    statement = stated(report, unit)
+    return Price(kind="budget", **asdict(statement.amount))
 
 
 def stated(report: PrivacyReport, unit: str | None) -> Stated:
@@ -257,8 +257,10 @@ def completed(
     participants: in each round that was released, none before."""
     if participants:
         details["participants"] = list(participants)
-    fewer = any(found < _MOST_MISSING * participants[0] for found in participants)
-    own = [said for said, true in ((TIMED_ONLY, timed_only), (FEWER, fewer)) if true]
+    fewer = any(count < _MOST_MISSING * participants[0] for count in participants)
+    true_sentences = [
+        sentence for sentence, true in ((TIMED_ONLY, timed_only), (FEWER, fewer)) if true
+    ]
     changes: dict[str, Any] = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
         "assumptions": tuple(dict.fromkeys((*report.assumptions, *FEDERATED_TRUST))),
@@ -277,7 +279,7 @@ def completed(
             sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
         ),
         "assumptions": tuple(dict.fromkeys((*changes["assumptions"], *last.assumptions))),
-        "caveats": tuple(dict.fromkeys((*report.caveats, *last.caveats, *own))),
+        "caveats": tuple(dict.fromkeys((*report.caveats, *last.caveats, *true_sentences))),
         "not_protected": tuple(dict.fromkeys((*changes["not_protected"], *last.not_protected))),
     }
     return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())
@@ -302,8 +304,8 @@ def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyRepor
     charged = first.charged
     assert charged is not None
     assert charged.epsilon is not None
-    own = None if charged.epsilon == "inf" else Fraction(charged.epsilon)
-    factor = epsilon / own if own else Fraction(1)
+    own_epsilon = None if charged.epsilon == "inf" else Fraction(charged.epsilon)
+    factor = epsilon / own_epsilon if own_epsilon else Fraction(1)
 
     def epsilons(amount: str | None) -> str | None:
         return amount if amount in (None, "inf") else epsilon_amount(Fraction(amount) * factor)
@@ -358,14 +360,14 @@ def _of_job(
 ) -> VerifiedStatement:
     """A round's line as one of the job."""
     cost = costs[PrivacyUnit(str(line.privacy_unit)), Scenario(str(line.key))]
-    known = cost.epsilon is not None
+    is_bounded = cost.epsilon is not None
     changes: dict[str, Any] = {
-        "model": "pure-dp" if known else "none",
+        "model": "pure-dp" if is_bounded else "none",
         "epsilon": epsilon_amount(cost.epsilon),
         "delta": delta_amount(cost.delta),
         "curve": (),
     }
-    if not known and line.reason is None:
+    if not is_bounded and line.reason is None:
         changes["reason"] = "the one debit of a job states pure figures only"
     return line.model_copy(update=changes)
 
@@ -406,10 +408,10 @@ def _charges(rounds: Sequence[PrivacyReport]) -> Charge | None:
         return None
 
     def total(name: str, shown: Any) -> str:
-        found = _total([getattr(charge, name) for charge in charges])
-        if found is None:
+        amount = _total([getattr(charge, name) for charge in charges])
+        if amount is None:
             return "inf" if name.startswith("epsilon") else "1"
-        return str(shown(found))
+        return str(shown(amount))
 
     return charges[-1].model_copy(
         update={

@@ -100,15 +100,15 @@ class Results:
     def path(self, job_id: str, part: str) -> Path:
         """A published part. Raises UnknownPart."""
         place = self.directory / job_id
-        found = place / part
-        if part not in set(self._names(job_id)) or not found.is_file():
+        file = place / part
+        if part not in set(self._names(job_id)) or not file.is_file():
             raise UnknownPart
-        return found
+        return file
 
     def document(self, job_id: str) -> dict[str, Any]:
         """result.json."""
-        found: dict[str, Any] = json.loads(self.path(job_id, "result.json").read_bytes())
-        return found
+        content: dict[str, Any] = json.loads(self.path(job_id, "result.json").read_bytes())
+        return content
 
     def evaluation(self, job_id: str) -> bytes:
         """The comparison with the true data. Raises UnknownPart if none was requested."""
@@ -120,8 +120,8 @@ class Results:
 
     def sealed(self) -> list[str]:
         """The jobs whose evaluation is kept."""
-        found = self.directory.glob(f"*/{_SEALED}")
-        names = (path.parent.parent.name for path in found)
+        directories = self.directory.glob(f"*/{_SEALED}")
+        names = (path.parent.parent.name for path in directories)
         return [name for name in names if not name.startswith("draft-")]
 
     def is_current(self, job_id: str) -> bool:
@@ -252,32 +252,34 @@ async def compared(
     documents = [await asyncio.to_thread(results.document, job_id) for job_id in ids]
     reports = [await asyncio.to_thread(_report, results, job_id) for job_id in ids]
     columns = [_values(*pair) for pair in zip(documents, reports, strict=True)]
-    plots = dict.fromkeys(name for each in documents for name in each["plots"])
+    plots = dict.fromkeys(name for document in documents for name in document["plots"])
     return Comparison(
         jobs=tuple(ids),
         keys=tuple(_key(name, columns) for name in dict.fromkeys(n for c in columns for n in c)),
         plots=tuple(
-            ComparedPlot(name=name, there=tuple(name in each["plots"] for each in documents))
+            ComparedPlot(
+                name=name, there=tuple(name in document["plots"] for document in documents)
+            )
             for name in plots
         ),
     )
 
 
 def _report(results: Results, job_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(results.path(job_id, "report.json").read_bytes())
-    return found
+    report: dict[str, Any] = json.loads(results.path(job_id, "report.json").read_bytes())
+    return report
 
 
 def _values(document: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     """What is compared of one job, by key."""
-    found = {name: document[name] for name in _ASKED}
-    found |= {f"params.{name}": value for name, value in document["params"].items()}
+    values = {name: document[name] for name in _ASKED}
+    values |= {f"params.{name}": value for name, value in document["params"].items()}
     for line in report["verified"]:
         name = f"verified.{line['key'] or line['scenario']}"
-        found |= {f"{name}.{each}": line[each] for each in ("epsilon", "delta", "guess")}
+        values |= {f"{name}.{figure}": line[figure] for figure in ("epsilon", "delta", "guess")}
     for name in ("epsilon", "delta"):
-        found[f"charged.{name}"] = (report["charged"] or {}).get(name)
-    return found | {f"summary.{name}": value for name, value in document["summary"].items()}
+        values[f"charged.{name}"] = (report["charged"] or {}).get(name)
+    return values | {f"summary.{name}": value for name, value in document["summary"].items()}
 
 
 def _key(name: str, columns: Sequence[Mapping[str, Any]]) -> ComparedKey:
@@ -344,7 +346,7 @@ def _published(row: JobRow) -> dict[str, Any]:
 
 
 def _whole(row: JobRow, now: datetime) -> dict[str, Any]:
-    price, kept = Price.model_validate_json(row.price), spent(row)
+    price, charge = Price.model_validate_json(row.price), spent(row)
     federation = row.federation
     return {
         **_published(row),
@@ -361,7 +363,7 @@ def _whole(row: JobRow, now: datetime) -> dict[str, Any]:
         "error": None if row.error is None else json.loads(row.error),
         "budget": JobBudget(
             **dict(price_shown(price)),
-            charged=None if kept is None else format_amount(kept),
+            charged=None if charge is None else format_amount(charge),
             noise_drawn=row.charged,
         ),
         "remaining_s": remaining_s(row, now),
@@ -379,8 +381,8 @@ def price_shown(price: Price) -> JobPrice:
 def remaining_s(row: JobRow, now: datetime) -> int | None:
     """Whole seconds that a job still takes at its pace so far; None where that says
     nothing: it does not run, has hardly begun, or began again."""
-    told = row.state is JobState.RUNNING and row.attempts <= 1 and row.progress >= _TOLD_FROM
-    if not told or row.started is None:
+    may_tell = row.state is JobState.RUNNING and row.attempts <= 1 and row.progress >= _TOLD_FROM
+    if not may_tell or row.started is None:
         return None
     passed_s = max(0.0, (now - row.started).total_seconds())
     return math.ceil(passed_s * (1 - row.progress) / row.progress)

@@ -67,9 +67,9 @@ def run_request(request: JobRequest, period: int) -> JobRequest:
 async def prepare(submission: Submission, request: JobRequest) -> PreparedSchedule:
     """Make every check that needs no curator; nothing is stored."""
     _, schedule = federation_of(request)
-    asked = await submission.prepare(run_request(request, 0))
-    assert isinstance(asked, Asked)
-    report = asked.report
+    prepared = await submission.prepare(run_request(request, 0))
+    assert isinstance(prepared, Asked)
+    report = prepared.report
     changes = {
         "subject": report.subject.model_copy(update={"id": "preview"}),
         # Every run has its own descriptor.
@@ -179,11 +179,11 @@ class JobScheduler(Repeating):
 
     async def _submit(self, schedule_id: str, request: JobRequest, period: int) -> bool:
         """Submit the job of a period; False if another replica did, or the schedule was stopped."""
-        asked = await self._submission.prepare(run_request(request, period))
+        prepared = await self._submission.prepare(run_request(request, period))
         async with self._database.begin() as transaction:
             if not await store.advance_schedule(transaction, schedule_id, period):
                 return False
-            job = await self._submission.add(transaction, asked)
+            job = await self._submission.add(transaction, prepared)
             await store.add_run(transaction, schedule_id, period, job.id)
         self._submitted()
         return True

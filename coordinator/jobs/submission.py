@@ -183,5 +183,5 @@ def _below_params(error: DomainError) -> DomainError:
     """The same problem, with pointers into the whole request."""
     if not isinstance(error, Invalid):
         return error
-    found = [FieldError(f"/params{item.pointer}", item.message) for item in error.errors]
-    return Invalid(error.detail, errors=found)
+    errors_found = [FieldError(f"/params{item.pointer}", item.message) for item in error.errors]
+    return Invalid(error.detail, errors=errors_found)

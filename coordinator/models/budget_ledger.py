@@ -416,8 +416,8 @@ def unpacked(content: bytes) -> dict[str, Any]:
 
 
 def _array(raw: bytes, kind: str, shape: list[int]) -> np.ndarray[Any, Any]:
-    found = np.frombuffer(raw, np.dtype(kind)).reshape(shape)
-    return np.cumsum(found, dtype=found.dtype) if _rises(found) else found.copy()
+    values = np.frombuffer(raw, np.dtype(kind)).reshape(shape)
+    return np.cumsum(values, dtype=values.dtype) if _rises(values) else values.copy()
 
 
 def _rises(part: np.ndarray[Any, Any]) -> bool:

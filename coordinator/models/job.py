@@ -131,9 +131,9 @@ def plain_problem(error: Exception) -> dict[str, Any]:
     message might contain data."""
     if not isinstance(error, DomainError):
         error = JobFailed(f"an unforeseen error ({type(error).__name__})")
-    found: tuple[FieldError, ...] = error.errors if isinstance(error, Invalid) else ()
-    if error.pointer is not None and not found:
-        found = (FieldError(error.pointer, error.detail),)
+    field_errors: tuple[FieldError, ...] = error.errors if isinstance(error, Invalid) else ()
+    if error.pointer is not None and not field_errors:
+        field_errors = (FieldError(error.pointer, error.detail),)
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     return {
         **error.extra,
@@ -141,6 +141,6 @@ def plain_problem(error: Exception) -> dict[str, Any]:
         "title": error.title,
         "status": status,
         "detail": error.detail,
-        "errors": [{"pointer": item.pointer, "detail": item.message} for item in found],
+        "errors": [{"pointer": item.pointer, "detail": item.message} for item in field_errors],
         "retryable": error.retryable,
     }

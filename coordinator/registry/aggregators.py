@@ -119,8 +119,8 @@ class Identities:
             return ()
         text = self.own.chain.model_dump_json()
         answers = await gather(peer.hand_identities(None, text) for peer in peers)
-        found = zip(peers, answers, strict=True)
-        return tuple(peer.id for peer, answer in found if isinstance(answer, Exception))
+        deliveries = zip(peers, answers, strict=True)
+        return tuple(peer.id for peer, answer in deliveries if isinstance(answer, Exception))
 
     async def _followed(self, row: AggregatorRow, again: bool) -> AggregatorRow:
         check_followed(row)
@@ -136,13 +136,13 @@ class Identities:
         if shown is None:
             return row
         try:
-            kept = await self._along(row, shown, now)
+            followed = await self._along(row, shown, now)
         except KeyChangeUnconfirmed:
             if again:
                 raise
             return row  # it may still use the one before
-        _check_current(row.id, kept.pin or pin)
-        return kept
+        _check_current(row.id, followed.pin or pin)
+        return followed
 
     async def _along(
         self, row: AggregatorRow, shown: IdentityChain, now: datetime
@@ -235,8 +235,10 @@ class HealthLooks:
         try:
             async with asyncio.timeout(patience_s), look.lock:
                 now = self._clock.now()
-                kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
-                if look.health is None or again or not kept:
+                is_recent = (
+                    look.health is not None and timedelta() <= now - look.health.looked < KEPT
+                )
+                if look.health is None or again or not is_recent:
                     look.health = await self._ask(row, now)
                 return look.health
         except TimeoutError:
@@ -317,15 +319,15 @@ class Attendance(Repeating):
         }
 
     def _after(self, aggregator: str, health: Health) -> Presence:
-        known = self.present.get(aggregator, Presence(aggregator))
+        presence = self.present.get(aggregator, Presence(aggregator))
         if health.reachable:
-            if known.away is not None:
+            if presence.away is not None:
                 _logger.info("aggregator_back", aggregator=aggregator)
             return Presence(aggregator, answered=health.looked, ahead_s=health.ahead_s)
-        if known.away is None:
+        if presence.away is None:
             _logger.warning("aggregator_silent", aggregator=aggregator, problem=health.problem)
-        since = known.away or known.answered or health.looked
-        return Presence(aggregator, known.answered, since, health.problem or "")
+        since = presence.away or presence.answered or health.looked
+        return Presence(aggregator, presence.answered, since, health.problem or "")
 
     def away(self, among: Collection[str] | None = None) -> list[Presence]:
         """Those that have not answered for a while; of these alone, if given."""
@@ -375,12 +377,12 @@ class SealKeyMirror:
         not show what it signed."""
         async with self.database.reading() as transaction:
             row = await store.seal_key(transaction, wanted)
-            known = await registry.list_aggregators(transaction, also_removed=True)
+            rows = await registry.list_aggregators(transaction, also_removed=True)
         if row is None:
             raise UnknownSealKey
         if row.content is not None:
             return row.content
-        peers = [self.peers.of(each) for each in known if each.id == row.aggregator]
+        peers = [self.peers.of(other) for other in rows if other.id == row.aggregator]
         if not peers:
             raise UnknownSealKey
         try:
@@ -397,8 +399,8 @@ class SealKeyMirror:
         """Give the aggregators of a round each other's keys. What cannot be had or given now is
         omitted: an aggregator without a key reports that when the round is opened."""
         hashes = {entry.id: entry.seal.public_key_hash for entry in descriptor.aggregators}
-        found = await gather(self.key(wanted) for wanted in hashes.values())
-        contents = dict(zip(hashes, found, strict=True))
+        public_keys = await gather(self.key(key_hash) for key_hash in hashes.values())
+        contents = dict(zip(hashes, public_keys, strict=True))
         await gather(
             peer.hand_seal_key(hashes[name], content)
             for peer in peers

@@ -109,23 +109,23 @@ async def pair(
     database: Database, registry: Registry, peers: Peers, request: AggregatorRequest
 ) -> AggregatorRow:
     """Pair an aggregator whose identity and token match its operator's statement, or renew them."""
-    found = await peers.identity(request.url.rstrip("/"))
-    if fingerprint(found.identity_key) != request.fingerprint:
+    statement = await peers.identity(request.url.rstrip("/"))
+    if fingerprint(statement.identity_key) != request.fingerprint:
         raise FingerprintMismatch
     row = AggregatorRow(
-        id=found.id,
+        id=statement.id,
         url=request.url.rstrip("/"),
-        operator=found.operator,
-        identity_key=found.identity_key,
+        operator=statement.operator,
+        identity_key=statement.identity_key,
         token=request.token,
     )
     await peers.candidate(row).check_token()
     async with database.begin() as transaction:
         await exclusive(transaction, "aggregators")
-        for known in await store.aggregators_like(transaction, row):
-            if (known.id, known.identity_key) != (row.id, row.identity_key):
-                raise AggregatorConflict(extra={"aggregator": known.id})
-            row = replace(row, pin=known.pin, shown=known.shown)
+        for existing in await store.aggregators_like(transaction, row):
+            if (existing.id, existing.identity_key) != (row.id, row.identity_key):
+                raise AggregatorConflict(extra={"aggregator": existing.id})
+            row = replace(row, pin=existing.pin, shown=existing.shown)
         await store.put_aggregator(transaction, row, registry.clock.now())
     return row
 
@@ -210,21 +210,21 @@ async def _enrol(
 async def _replaced(transaction: Transaction, request: Enrolment, now: datetime) -> tuple[int, int]:
     """Give a party another identity: (its first number, roster version). Its tokens so far end.
     Raises UnknownParty, EnrolmentRefused for other curators."""
-    known = await store.party(transaction, request.party)
-    if known is None or known.left is not None:
+    existing = await store.party(transaction, request.party)
+    if existing is None or existing.left is not None:
         raise UnknownParty
-    same = known.kind is request.kind and await store.are_curators_of(
-        transaction, known, request.curators
+    same = existing.kind is request.kind and await store.are_curators_of(
+        transaction, existing, request.curators
     )
     if not same:
         raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
-    if known.identity_key == request.identity_key:
+    if existing.identity_key == request.identity_key:
         raise EnrolmentRefused("it has this identity", pointer="/identity_key")
-    await store.set_identity(transaction, known.id, request.identity_key, enrolled=now)
-    await forget_replaced(transaction, tables.replaced_keys, known.id)
-    await revoke_subject(transaction, tables.tokens, known.id, now)
+    await store.set_identity(transaction, existing.id, request.identity_key, enrolled=now)
+    await forget_replaced(transaction, tables.replaced_keys, existing.id)
+    await revoke_subject(transaction, tables.tokens, existing.id, now)
     version, _ = await store.roster_state(transaction)
-    return known.first, version
+    return existing.first, version
 
 
 async def leave(database: Database, registry: Registry, party: str) -> None:
@@ -233,12 +233,12 @@ async def leave(database: Database, registry: Registry, party: str) -> None:
     async with database.begin() as transaction:
         await exclusive(transaction, ROSTER)
         await exclusive(transaction, LOCK)
-        known = await store.party(transaction, party)
-        if known is None or not await store.leave(transaction, party, now):
+        party_row = await store.party(transaction, party)
+        if party_row is None or not await store.leave(transaction, party, now):
             raise UnknownParty
         await revoke_subject(transaction, tables.tokens, party, now)
         await registry.ledger.append(
-            transaction, await _departures(transaction, registry.ledger, known)
+            transaction, await _departures(transaction, registry.ledger, party_row)
         )
 
 
@@ -250,11 +250,11 @@ async def come_back(database: Database, registry: Registry, party: str) -> str:
     async with database.begin() as transaction:
         await exclusive(transaction, ROSTER)
         await exclusive(transaction, LOCK)
-        known = await store.party(transaction, party)
-        if known is None or not await store.come_back(transaction, party):
+        party_row = await store.party(transaction, party)
+        if party_row is None or not await store.come_back(transaction, party):
             raise UnknownParty("there is no party of this name that left")
         state = await registry.ledger.current(transaction)
-        absent = ~state.roster.members()[known.first : known.first + known.curators]
+        absent = ~state.roster.members()[party_row.first : party_row.first + party_row.curators]
         token, record = mint(
             (Scope.CURATOR,), registry.clock, subject=party, label=f"party {party}"
         )
@@ -262,7 +262,7 @@ async def come_back(database: Database, registry: Registry, party: str) -> str:
         await registry.ledger.append(
             transaction,
             [
-                Draft(Kind.JOINED, OPERATOR, {"party": party}, known.first + start, length)
+                Draft(Kind.JOINED, OPERATOR, {"party": party}, party_row.first + start, length)
                 for start, length in runs(absent)
             ],
         )
@@ -283,27 +283,27 @@ async def _enrolled_before(
     transaction: Transaction, registry: Registry, granted: GrantRow, request: Enrolment
 ) -> tuple[int, int]:
     """(first number, roster version) of the same enrolment, whose tokens so far end."""
-    known = await store.party(transaction, request.party)
+    party_row = await store.party(transaction, request.party)
     if (
-        known is None
-        or known.left is not None
-        or known.enrolled != granted.used  # it came by another grant since
-        or known.identity_key != request.identity_key
-        or not await store.are_curators_of(transaction, known, request.curators)
+        party_row is None
+        or party_row.left is not None
+        or party_row.enrolled != granted.used  # it came by another grant since
+        or party_row.identity_key != request.identity_key
+        or not await store.are_curators_of(transaction, party_row, request.curators)
     ):
         raise JoinTokenUsed
     await revoke_subject(transaction, tables.tokens, request.party, registry.clock.now())
     version, _ = await store.roster_state(transaction)
-    return known.first, version
+    return party_row.first, version
 
 
 async def _check_free(transaction: Transaction, request: Enrolment) -> None:
     """Raise if a curator is listed twice, or has a number."""
     if len(set(request.curators)) != len(request.curators):
         raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
-    taken = await store.enrolled_ids(transaction, request.curators)
-    if taken:
-        raise CuratorEnrolled(pointer="/curators", extra=places_of(request.curators, taken))
+    enrolled = await store.enrolled_ids(transaction, request.curators)
+    if enrolled:
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(request.curators, enrolled))
 
 
 # A fork shows that a key was stolen: the party's tokens end, so that neither holder of the key
@@ -323,13 +323,13 @@ async def follow_party(
     key: bytes | None = None
     async with database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        known = await store.party(transaction, party)
-        if known is None or known.left is not None:
+        party_row = await store.party(transaction, party)
+        if party_row is None or party_row.left is not None:
             raise UnknownParty
-        deployment, held = registry.deployment, known.identity_key
+        deployment, key_held = registry.deployment, party_row.identity_key
         try:
             key = await identities.follow_replacements(
-                transaction, tables.replaced_keys, deployment, party, held, shown, now
+                transaction, tables.replaced_keys, deployment, party, key_held, shown, now
             )
         except IdentityForked:
             await revoke_subject(transaction, tables.tokens, party, now)
@@ -374,13 +374,13 @@ async def create(
     Raises GroupConflict for another set of this name, UnknownGroup for the parent, GroupRefused for
     curators that are not enrolled, named twice, or not in the parent.
     """
-    known = await store.find_group(transaction, request.name)
-    members = await _members(transaction, request.curators, made_before=known is not None)
-    if known is not None:
-        same = bitmap(known).rstrip(b"\0") == members.rstrip(b"\0")
-        if not same or known.parent != request.parent:
-            raise GroupConflict(extra={"group": known.name})
-        return known, False
+    existing = await store.find_group(transaction, request.name)
+    members = await _members(transaction, request.curators, made_before=existing is not None)
+    if existing is not None:
+        same = bitmap(existing).rstrip(b"\0") == members.rstrip(b"\0")
+        if not same or existing.parent != request.parent:
+            raise GroupConflict(extra={"group": existing.name})
+        return existing, False
     if request.parent is not None:
         _check_parent(await find_group(transaction, request.parent), members)
     size, count = 8 * len(members), len(request.curators)
@@ -393,12 +393,12 @@ async def create(
 async def _members(transaction: Transaction, ids: Sequence[str], *, made_before: bool) -> bytes:
     """The bitmap of the curators named. Existing members that have left may still be named."""
     if len(set(ids)) != len(ids):
-        seen: set[str] = set()
+        earlier: set[str] = set()
         twice = []
         for place, name in enumerate(ids):
-            if name in seen:
+            if name in earlier:
                 twice.append(place)
-            seen.add(name)
+            earlier.add(name)
         raise _refused("named twice", twice)
     found = await store.curator_numbers(transaction, ids)
     here = {name: number for name, (number, stays) in found.items() if stays or made_before}
@@ -422,10 +422,10 @@ def _refused(reason: str, places: list[int]) -> GroupRefused:
 
 def _check_parent(parent: GroupRow, members: bytes) -> None:
     length = max(parent.size // 8, len(members))
-    whole, members = bitmap(parent).ljust(length, b"\0"), members.ljust(length, b"\0")
-    if sets.is_subset(members, whole):
+    parent_members, members = bitmap(parent).ljust(length, b"\0"), members.ljust(length, b"\0")
+    if sets.is_subset(members, parent_members):
         return
-    outside = np.frombuffer(members, np.uint8) & ~np.frombuffer(whole, np.uint8)
+    outside = np.frombuffer(members, np.uint8) & ~np.frombuffer(parent_members, np.uint8)
     numbers = np.flatnonzero(sets.unpack(outside.tobytes(), 8 * len(members)))
     raise GroupRefused(
         f"{numbers.size} of the curators are not in {parent.name}",

@@ -58,8 +58,8 @@ async def commit(
     registry: Registry, identities: Identities, following: HybridPublicKey
 ) -> ToldAnswer:
     """Commit to the next pair; the same again changes nothing. Raises NextKeyCommitted."""
-    own = registry.own
-    done = await own_identity.commit(own, Role.COORDINATOR, registry.deployment, following)
+    own_table = registry.own
+    done = await own_identity.commit(own_table, Role.COORDINATOR, registry.deployment, following)
     return ToldAnswer(**dict(done), untold=await identities.tell())
 
 
@@ -68,21 +68,21 @@ async def rotate(
 ) -> ToldAnswer:
     """Replace the identity; the same request again finishes what a crash left, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted."""
-    own, asked = registry.own, request.replacement()
-    async with own.database.begin() as transaction:
+    own_table, asked = registry.own, request.replacement()
+    async with own_table.database.begin() as transaction:
         await exclusive(transaction, LOCK)
-        await own.load_in(transaction)
-        before = own.serial
+        await own_table.load_in(transaction)
+        before = own_table.serial
         now = registry.clock.now()
-        new = await replace(transaction, own.table, registry.deployment, asked, now)
+        new = await replace(transaction, own_table.table, registry.deployment, asked, now)
         if request.compromised and new.serial != before:
             await round_store.wish_all_end(transaction, REASON)
             await end_renewable(transaction, tokens, now)
-    await sweep(own, erasure, registry.clock)
+    await sweep(own_table, erasure, registry.clock)
     await registry.ledger.checkpoint(instead=True)  # the next start believes no other key's
     assert new.document is not None
-    told = answer_of(new.document.statement)
-    return ToldAnswer(**dict(told), untold=await identities.tell())
+    rotation = answer_of(new.document.statement)
+    return ToldAnswer(**dict(rotation), untold=await identities.tell())
 
 
 class RevokedAnswer(RevocationAnswer):
@@ -96,15 +96,15 @@ async def end(
 ) -> RevokedAnswer:
     """Revoke the identity: unfinished rounds end, and none is opened any more. The same request
     again finishes what a crash left. Raises as `rotate`."""
-    own = registry.own
-    async with own.database.begin() as transaction:
+    own_table = registry.own
+    async with own_table.database.begin() as transaction:
         await exclusive(transaction, LOCK)
         successor, now = HybridIdentity(request.secret), registry.clock.now()
         ended = await revoke(
-            transaction, own.table, registry.deployment, successor, request.reason, now
+            transaction, own_table.table, registry.deployment, successor, request.reason, now
         )
         await round_store.wish_all_end(transaction, REASON)
-    await sweep(own, erasure, registry.clock)
+    await sweep(own_table, erasure, registry.clock)
     return RevokedAnswer(**dict(revoked_answer(ended)), untold=await identities.tell())
 
 
@@ -161,8 +161,8 @@ async def get_identity(registry: RegistryPart) -> dict[str, str]:
     summary="The chain of its identities: documents, and the links between them",
 )
 async def get_identity_chain(request: Request, registry: RegistryPart) -> Response:
-    found = await shown_identity.shown(registry.own)
-    return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+    chain = await shown_identity.shown(registry.own)
+    return etag_response(request, chain.model_dump_json(exclude_none=True).encode())
 
 
 @router.put(
@@ -192,9 +192,9 @@ async def succeed_identity(
     authenticator: AuthenticatorPart,
     _: Operator,
 ) -> Response:
-    asked = await read_body(request, SuccessorRequest)
+    request_body = await read_body(request, SuccessorRequest)
     try:
-        return model_response(await rotate(registry, identities, erasure, asked))
+        return model_response(await rotate(registry, identities, erasure, request_body))
     finally:  # after a compromised key tokens ended
         authenticator.forget()
 
@@ -212,5 +212,5 @@ async def revoke_identity(
     erasure: ErasurePart,
     _: Operator,
 ) -> Response:
-    asked = await read_body(request, RevocationRequest)
-    return model_response(await end(registry, identities, erasure, asked))
+    request_body = await read_body(request, RevocationRequest)
+    return model_response(await end(registry, identities, erasure, request_body))

@@ -146,12 +146,12 @@ async def _answers(lot: Sequence[_Waiting]) -> Sequence[ServiceResponse]:
     if answer.status != 200:
         return [answer] * len(lot)
     try:
-        found = StepAnswers.model_validate_json(answer.body).answers
+        step_answers = StepAnswers.model_validate_json(answer.body).answers
     except ValidationError:
-        found = ()
-    if len(found) != len(lot):
+        step_answers = ()
+    if len(step_answers) != len(lot):
         raise AggregatorUnreachable("an aggregator gives answers of another form")
-    return [ServiceResponse(item.status, {}, item.body.encode()) for item in found]
+    return [ServiceResponse(item.status, {}, item.body.encode()) for item in step_answers]
 
 
 # The keys that an aggregator showed last, so that not every round asks for them again.

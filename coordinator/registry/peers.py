@@ -311,8 +311,8 @@ class Peer:
             return await client.call(method, path, body, headers)
         except NoAnswer as error:
             why = distrusted(error)
-            said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
-            raise AggregatorUnreachable(said) from None
+            sentence = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
+            raise AggregatorUnreachable(sentence) from None
 
 
 def _is_expired(answer: ServiceResponse) -> bool:
@@ -404,8 +404,8 @@ class Peers:
             raise AggregatorUnreachable(f"no answer within {seconds} at {url}") from None
         except NoAnswer as error:
             why = distrusted(error)
-            said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
-            raise AggregatorUnreachable(said) from None
+            sentence = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
+            raise AggregatorUnreachable(sentence) from None
         if answer.status >= 500:
             raise AggregatorUnreachable(f"status {answer.status} at {url}")
         try:

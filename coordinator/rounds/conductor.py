@@ -171,17 +171,17 @@ class Conductor:
         now, database = self._conduct.clock.now(), self._conduct.database
         async with database.reading() as transaction:
             some = await store.claimable(transaction, self._holder, now, self._lease)
-            held = await store.held(transaction, self._holder, now)
+            rounds_held = await store.held(transaction, self._holder, now)
         if some:
             async with database.begin() as transaction:  # which may have waited for other writers
                 now = self._conduct.clock.now()
-                held |= set(await store.claim(transaction, self._holder, now, self._lease))
-        for round_id in held - set(self._tasks):
+                rounds_held |= set(await store.claim(transaction, self._holder, now, self._lease))
+        for round_id in rounds_held - set(self._tasks):
             look = self._looks[round_id] = Look(quiet_since=self._monotonic())
             task = asyncio.create_task(self._carry(round_id, look), name=f"round {round_id}")
             self._tasks[round_id] = task
             task.add_done_callback(partial(self._finished, round_id))
-        for round_id in set(self._tasks) - held:
+        for round_id in set(self._tasks) - rounds_held:
             self._looks[round_id].pauses.end()
         self._conduct.peers.pace_s = pace_s(len(self._tasks))
 
@@ -275,7 +275,7 @@ class Conductor:
         awaited = invited & ~refusing
         peers = await context.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
-        asked = progress.delivered(
+        waiting = progress.delivered(
             peers,
             descriptor,
             awaited,
@@ -283,7 +283,7 @@ class Conductor:
             expected=look.expected,
             all_invited=not (invited & refusing).any(),
         )
-        answer = await look.pauses.attend(asked)
+        answer = await look.pauses.attend(waiting)
         if answer is None:
             return False
         if answer.count not in (None, look.accepted):
@@ -341,11 +341,11 @@ class Conductor:
         return max(0.0, (row.due - self._conduct.clock.now()).total_seconds())
 
     def _wait(self, row: RoundRow, look: Look, error: Exception) -> float:
-        known = isinstance(error, DomainError)
+        is_ours = isinstance(error, DomainError)
         problem = error.name if isinstance(error, DomainError) else type(error).__name__
         if problem != look.problem:  # once, not at every attempt
-            say = log.warning if known else log.error
-            more = {"problem": problem} if known else describe(error)
+            say = log.warning if is_ours else log.error
+            more = {"problem": problem} if is_ours else describe(error)
             say("round_waits", round=row.id, state=row.state.value, **more)
         look.failures, look.problem = look.failures + 1, problem
         return float(min(SLOWEST_RETRY_S, RETRY_S * 2 ** min(look.failures - 1, 10)))

@@ -72,11 +72,11 @@ class Conduct:
         those `of` this were not computed yet, as that may take a second."""
         if of in self._figured:
             return work()
-        found = await asyncio.to_thread(work)
+        figures = await asyncio.to_thread(work)
         while len(self._figured) >= FIGURES:
             self._figured.pop(next(iter(self._figured)))
         self._figured[of] = None
-        return found
+        return figures
 
     @cached_property
     def changes(self) -> GroupCommit[InTurn, Any]:

@@ -132,8 +132,8 @@ async def _delivered_by_number(
     if progress.accepted < expected:
         return Delivered(False, progress.accepted)
     missing = await gather(peer.missing(round_id, awaited) for peer in peers)
-    found = answered(missing)
-    return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
+    counts = answered(missing)
+    return Delivered(len(counts) == len(peers) and not any(counts), progress.accepted)
 
 
 # A party's refusal counts only for the curators that it hosts: the coordinator no longer awaits
@@ -160,9 +160,9 @@ async def take_refusals(
         raise Invalid(str(error), pointer="/members") from None
     if sum(body.grounds.values()) != int(members.sum()):
         raise Invalid("the grounds are of as many curators as refuse", pointer="/grounds")
-    known = await store.find_refusal(transaction, round_id, party_id)
-    if known is not None:
-        if known != body:
+    refusal = await store.find_refusal(transaction, round_id, party_id)
+    if refusal is not None:
+        if refusal != body:
             raise RefusalConflict
         return
     # Counts as a change of the round: long polls on it are notified.
@@ -275,13 +275,13 @@ async def received(conduct: Conduct, round_id: str) -> Received:
         return found
     peers = await peers_of(conduct, descriptor)
     answers = await gather(soon(peer.progress(round_id)) for peer in peers)
-    held = tuple(
+    held_by = tuple(
         Held(id=peer.id, accepted=answer.accepted if isinstance(answer, Progress) else None)
         for peer, answer in zip(peers, answers, strict=True)
     )
-    counts = [each.accepted for each in held if each.accepted is not None]
-    least = min(counts) if counts and len(counts) == len(held) else None
-    return found.model_copy(update={"aggregators": held, "least": least})
+    counts = [entry.accepted for entry in held_by if entry.accepted is not None]
+    least = min(counts) if counts and len(counts) == len(held_by) else None
+    return found.model_copy(update={"aggregators": held_by, "least": least})
 
 
 DAY: Final = timedelta(days=1)
@@ -329,14 +329,14 @@ async def flow_of(
         states = await round_store.states_between(transaction, start, until)
         refused = await round_details.count_refusals_between(transaction, start, until)
         rows = await registry_store.list_aggregators(transaction)
-    asked = [peers.of(row) for row in rows]
-    answers = await gather(soon(peer.flow(start, until)) for peer in asked)
+    peers_asked = [peers.of(row) for row in rows]
+    answers = await gather(soon(peer.flow(start, until)) for peer in peers_asked)
     return DeploymentFlow(
         begin=start,
         end=until,
         rounds={state.value: count for state, count in states.items()},
         refused=reported({ground.value: count for ground, count in refused.items()}),
-        aggregators=_aggregators(asked, answers),
+        aggregators=_aggregators(peers_asked, answers),
     )
 
 
@@ -357,7 +357,7 @@ def span_of(
 def _aggregators(
     peers: Sequence[Peer], answers: Sequence[Flow | Exception]
 ) -> tuple[AggregatorFlow, ...]:
-    found = []
+    flows = []
     for peer, answer in zip(peers, answers, strict=True):
         if isinstance(answer, Flow):
             shown = AggregatorFlow(
@@ -369,8 +369,8 @@ def _aggregators(
         else:
             name = answer.name[:64] if isinstance(answer, ProblemReceived) else "unreachable"
             shown = AggregatorFlow(id=peer.id, problem=name)
-        found.append(shown)
-    return tuple(found)
+        flows.append(shown)
+    return tuple(flows)
 
 
 COMPLETENESS: Final = (
@@ -421,7 +421,11 @@ async def page(
     rounds, unless their heads are asked for, as they are stored."""
     if which.state is not RoundState.OPEN or which.heads:
         rounds, newest = await heads(database, which, asked)
-        return [each.id for each in rounds], [encode(each) for each in rounds], newest
+        return (
+            [round_row.id for round_row in rounds],
+            [encode(round_row) for round_row in rounds],
+            newest,
+        )
     async with database.reading() as transaction:
         stored = await round_store.descriptors(transaction, which, asked.after_text(), asked.limit)
         newest = (
@@ -465,7 +469,7 @@ async def document(database: Database, round_id: str, name: str) -> bytes:
 
 async def result(database: Database, round_id: str) -> RoundResult:
     """A released result with its report. Raises NotReleased."""
-    found = json.loads(await document(database, round_id, "result"))
+    content = json.loads(await document(database, round_id, "result"))
     report = await document(database, round_id, "report")
     row = await find(database, round_id)
     summary = json.loads(row.summary)
@@ -483,11 +487,11 @@ async def result(database: Database, round_id: str) -> RoundResult:
         participants=row.participants,
         completeness=RoundCompleteness(
             answered=row.participants,
-            with_readings=found.get(PRESENCE),
+            with_readings=content.get(PRESENCE),
             note=COMPLETENESS,
         ),
         columns=None if columns is None else list(columns),
-        result=found,
+        result=content,
         report=PrivacyReport.model_validate_json(report),
     )
 

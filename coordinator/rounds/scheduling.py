@@ -112,9 +112,9 @@ class Scheduler(Repeating):
     async def open_due(self) -> int:
         """Open every round that is due; how many queries have a schedule."""
         async with self._conduct.database.reading() as transaction:
-            found = await queries.scheduled(transaction)
+            scheduled_queries = await queries.scheduled(transaction)
             await self._conduct.ledger.follow(transaction)
-        for query in found:
+        for query in scheduled_queries:
             try:
                 while not self._pauses.ending:
                     slot = await self._slot_due(query)
@@ -125,7 +125,7 @@ class Scheduler(Repeating):
                 if self._problems.get(query.id) != error.name:  # once, not every second
                     log.warning("schedule_waits", query=query.id, problem=error.name)
                 self._problems[query.id] = error.name
-        return len(found)
+        return len(scheduled_queries)
 
     async def _slot_due(self, row: QueryRow) -> int | None:
         """The next period of a schedule whose window is over and that has no round yet."""

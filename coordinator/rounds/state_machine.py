@@ -220,7 +220,7 @@ async def _accepted_sets(
     """Those of all aggregators, or of a quorum that may continue without the others."""
     peers = await peers_of(conduct, descriptor)
     answers = await gather(
-        _accepted_set(peer, descriptor, known) for peer, known in zip_longest(peers, shown)
+        _accepted_set(peer, descriptor, shown_set) for peer, shown_set in zip_longest(peers, shown)
     )
     accepted = answered(answers)
     if len(accepted) < len(peers) and not _goes_on_without(conduct, row, descriptor, answers):
@@ -452,7 +452,7 @@ def _best(descriptor: RoundDescriptor, accepted: Sequence[AcceptedSet]) -> list[
     counts = _common(accepted, descriptor.roster_size)
     noisy = noisy_aggregators(query) if shares_its_noise(query) else 0
     heard = [sum(1 << other for other in set(item.contributions)) for item in accepted]
-    best, found = (False, -1, 0), list(places)
+    best, chosen_places = (False, -1, 0), list(places)
     for choice in range(1 << len(accepted)):
         members = [place for place in places if choice >> place & 1]
         if len(members) < quorum_size(query):
@@ -463,8 +463,8 @@ def _best(descriptor: RoundDescriptor, accepted: Sequence[AcceptedSet]) -> list[
         enough = noisy == 0 or noise.bit_count() >= noisy
         score = (enough, int(counts[choice]), len(members))
         if score > best:
-            best, found = score, members
-    return found
+            best, chosen_places = score, members
+    return chosen_places
 
 
 def _common(accepted: Sequence[AcceptedSet], roster_size: int) -> NDArray[np.int64]:
@@ -492,7 +492,7 @@ async def parts_of_hosts(
     hosts: dict[int, list[int]] = {}
     for part in parts:
         hosts.setdefault(bisect_right(starts, part.first), []).append(part.curators)
-    return [tuple(found) for found in hosts.values()]
+    return [tuple(parts_of_host) for parts_of_host in hosts.values()]
 
 
 # The figures of a released round for lists, which need not read its report then.

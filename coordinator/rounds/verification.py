@@ -77,13 +77,13 @@ class Refused(WireModel):
 
     def within(self, first: int, count: int) -> dict[int, list[str]]:
         """The refused numbers of a run, rising, with the reasons for each."""
-        found: dict[int, list[str]] = {}
+        reasons_of: dict[int, list[str]] = {}
         for reason, bitmap in self.reasons.items():
             members = sets.unpack(sets.decompressed(bitmap, self.size), self.size)
-            own = np.flatnonzero(members[first : first + count]) + first
-            for number in own.tolist():
-                found.setdefault(number, []).append(reason.value)
-        return dict(sorted(found.items()))
+            numbers_refused = np.flatnonzero(members[first : first + count]) + first
+            for number in numbers_refused.tolist():
+                reasons_of.setdefault(number, []).append(reason.value)
+        return dict(sorted(reasons_of.items()))
 
 
 async def own_standing(transaction: Transaction, round_id: str, party_id: str) -> OwnStanding:
@@ -93,8 +93,8 @@ async def own_standing(transaction: Transaction, round_id: str, party_id: str) -
     if party is None:
         raise UnknownParty
     refused = await _refused(transaction, round_id)
-    own = {} if refused is None else refused.within(party.first, party.curators)
-    listed = [_refused_curator(number, reasons) for number, reasons in own.items()]
+    reasons_of = {} if refused is None else refused.within(party.first, party.curators)
+    listed = [_refused_curator(number, reasons) for number, reasons in reasons_of.items()]
     return OwnStanding(round=head.id, state=head.state, refused=listed)
 
 
@@ -102,13 +102,13 @@ async def whole_standing(transaction: Transaction, round_id: str) -> RefusedByPr
     """Which curators were refused, the first of them by name; for operators."""
     head = await context.find(transaction, round_id)
     refused = await _refused(transaction, round_id)
-    found = {} if refused is None else refused.within(0, refused.size)
-    first = dict(list(found.items())[:NAMED])
+    reasons_of = {} if refused is None else refused.within(0, refused.size)
+    first = dict(list(reasons_of.items())[:NAMED])
     names = await curator_names(transaction, list(first))
     return RefusedByProof(
         round=head.id,
         state=head.state,
-        count=len(found),
+        count=len(reasons_of),
         refused=[
             _refused_curator(number, reasons, curator=names.get(number))
             for number, reasons in first.items()
@@ -175,10 +175,10 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
 async def _verifications(row: RoundRow, peers: Sequence[Peer]) -> list[Verified]:
     request = f'{{"accepted":{row.accepted}}}'  # as it is stored: neither read nor written again
     answers = await gather(peer.verification(row.id, request) for peer in peers)
-    found = answered(answers)
-    if len(found) < len(peers):
+    verifications = answered(answers)
+    if len(verifications) < len(peers):
         raise failure("the verification", peers, answers)
-    return found
+    return verifications
 
 
 async def _relay(
@@ -222,12 +222,12 @@ async def _verdicts(
         shares=tuple(item.shares for item in verified),
     ).model_dump_json()
     answers = await gather(peer.verdict(row.id, request) for peer in peers)
-    found = answered(answers)
-    if len(found) < len(peers):
+    verdicts = answered(answers)
+    if len(verdicts) < len(peers):
         if any(_lacks_shares(item) for item in answers):  # they are passed on once more
             raise AggregatorUnreachable("verifier shares did not come as they were made")
         raise failure("the verdict", peers, answers)
-    return found
+    return verdicts
 
 
 def _lacks_shares(answer: object) -> bool:

@@ -74,8 +74,8 @@ async def add(transaction: Transaction, row: DatasetRow) -> None:
 
 async def find(transaction: Transaction, dataset_id: str) -> DatasetRow | None:
     """A dataset by its id, deleted or not."""
-    found = await transaction.execute(select(datasets).where(datasets.c.id == dataset_id))
-    row = found.first()
+    result = await transaction.execute(select(datasets).where(datasets.c.id == dataset_id))
+    row = result.first()
     return None if row is None else _dataset(row)
 
 
@@ -130,21 +130,21 @@ def _dataset(row: Row[Any]) -> DatasetRow:
 
 async def ledger_by_content(transaction: Transaction, keyed_hash: bytes) -> LedgerRow | None:
     """The ledger that a content once had."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(dataset_ledgers)
         .join(dataset_contents, dataset_contents.c.ledger_id == dataset_ledgers.c.id)
         .where(dataset_contents.c.keyed_hash == keyed_hash.hex())
     )
-    row = found.first()
+    row = result.first()
     return None if row is None else LedgerRow(**row._mapping)
 
 
 async def ledger(transaction: Transaction, ledger_id: str) -> LedgerRow:
     """A ledger that is known to be there."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(dataset_ledgers).where(dataset_ledgers.c.id == ledger_id)
     )
-    return LedgerRow(**found.one()._mapping)
+    return LedgerRow(**result.one()._mapping)
 
 
 async def ledger_of(
@@ -179,13 +179,13 @@ async def add_content(transaction: Transaction, keyed_hash: bytes, ledger_id: st
 
 async def rename_content(transaction: Transaction, before: bytes, now: bytes) -> None:
     """Know a content under another keyed hash, if it is known under the one before."""
-    known = await ledger_by_content(transaction, before)
-    if known is None:
+    existing = await ledger_by_content(transaction, before)
+    if existing is None:
         return
-    kept = dataset_contents.c.keyed_hash
-    await transaction.execute(delete(dataset_contents).where(kept == before.hex()))
+    hash_column = dataset_contents.c.keyed_hash
+    await transaction.execute(delete(dataset_contents).where(hash_column == before.hex()))
     if await ledger_by_content(transaction, now) is None:
-        await add_content(transaction, now, known.id)
+        await add_content(transaction, now, existing.id)
 
 
 async def events(transaction: Transaction, ledger_id: str) -> list[DatasetEvent]:

@@ -149,15 +149,15 @@ async def page(
         query = query.where(or_(*(text.icontains(which.search, autoescape=True) for text in texts)))
     if before is not None:
         query = query.where(jobs.c.id < before)
-    found = await transaction.execute(query.order_by(jobs.c.id.desc()).limit(limit))
-    return [_job(row) for row in found]
+    rows = await transaction.execute(query.order_by(jobs.c.id.desc()).limit(limit))
+    return [_job(row) for row in rows]
 
 
 async def count_by_dataset(transaction: Transaction, ids: Sequence[str]) -> dict[str, int]:
     """How many jobs there were on each of these datasets, where there were any."""
     chosen = select(jobs.c.dataset_id, func.count()).where(jobs.c.dataset_id.in_(ids))
-    found = await transaction.execute(chosen.group_by(jobs.c.dataset_id))
-    return {dataset: count for dataset, count in found if dataset is not None}
+    rows = await transaction.execute(chosen.group_by(jobs.c.dataset_id))
+    return {dataset: count for dataset, count in rows if dataset is not None}
 
 
 async def change(
@@ -195,10 +195,10 @@ async def _running(transaction: Transaction, *, federated: bool) -> list[JobRow]
 
 async def seeds(transaction: Transaction) -> dict[str, bytes]:
     """The sealed seeds of all unfinished jobs, by job."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(jobs.c.id, jobs.c.secret).where(jobs.c.secret.is_not(None))
     )
-    return {row.id: row.secret for row in found}
+    return {row.id: row.secret for row in rows}
 
 
 async def reseal_seed(transaction: Transaction, job_id: str, before: bytes, now: bytes) -> None:
@@ -248,8 +248,8 @@ async def attempt(transaction: Transaction, attempt_id: str) -> AttemptRow | Non
 
 async def live_attempts(transaction: Transaction) -> list[AttemptRow]:
     """All attempts that are not over."""
-    found = await transaction.execute(_LIVE_ATTEMPTS)
-    return [AttemptRow(**row._mapping) for row in found]
+    rows = await transaction.execute(_LIVE_ATTEMPTS)
+    return [AttemptRow(**row._mapping) for row in rows]
 
 
 async def change_attempt(transaction: Transaction, attempt_id: str, **values: Any) -> bool:
@@ -273,8 +273,8 @@ async def end_attempts(transaction: Transaction, job_id: str) -> None:
 
 async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many jobs there are in each state."""
-    found = await transaction.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
-    return {row[0]: int(row[1]) for row in found}
+    rows = await transaction.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+    return {row[0]: int(row[1]) for row in rows}
 
 
 # Schedules of federated jobs, and the job of each period: one, regardless of the submitter.
@@ -477,13 +477,13 @@ async def known_reports(
 ) -> dict[ReportKey, str]:
     """The stored bodies of some keys."""
     place = tuple_(job_reports.c.curator, job_reports.c.record, job_reports.c.round)
-    found: dict[ReportKey, str] = {}
+    bodies: dict[ReportKey, str] = {}
     for start in range(0, len(keys), _LOOKED_UP):
         some = list(keys[start : start + _LOOKED_UP])
         query = select(*_COLUMNS).where(job_reports.c.job_id == job_id, place.in_(some))
         for row in await transaction.execute(query):
-            found[row.curator, row.record, row.round] = row.body
-    return found
+            bodies[row.curator, row.record, row.round] = row.body
+    return bodies
 
 
 async def add_reports(

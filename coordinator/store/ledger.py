@@ -84,8 +84,8 @@ async def head(transaction: Transaction) -> tuple[int, bytes]:
 
 async def after(transaction: Transaction, seq: int, limit: int = CHUNK) -> list[Event]:
     """The events that follow a number, oldest first."""
-    found = await transaction.execute(_AFTER, {"last": seq, "most": limit})
-    return [_event(row) for row in found]
+    rows = await transaction.execute(_AFTER, {"last": seq, "most": limit})
+    return [_event(row) for row in rows]
 
 
 async def chunks(transaction: Transaction, seq: int = 0) -> AsyncIterator[list[Event]]:
@@ -97,7 +97,7 @@ async def chunks(transaction: Transaction, seq: int = 0) -> AsyncIterator[list[E
 
 async def about(transaction: Transaction, number: int, seq: int, limit: int) -> list[Event]:
     """The events after `seq` whose run holds a curator."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(ledger_events)
         .where(
             ledger_events.c.seq > seq,
@@ -107,29 +107,29 @@ async def about(transaction: Transaction, number: int, seq: int, limit: int) -> 
         .order_by(ledger_events.c.seq)
         .limit(limit)
     )
-    return [_event(row) for row in found]
+    return [_event(row) for row in rows]
 
 
 async def of_kinds(transaction: Transaction, kinds: Sequence[Kind], seq: int) -> list[Event]:
     """The events of some kinds after a number, oldest first."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(ledger_events)
-        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([each.value for each in kinds]))
+        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([kind.value for kind in kinds]))
         .order_by(ledger_events.c.seq)
     )
-    return [_event(row) for row in found]
+    return [_event(row) for row in rows]
 
 
 async def count_kinds(
     transaction: Transaction, kinds: Sequence[Kind], seq: int
 ) -> tuple[dict[Kind, int], int]:
     """How many events of some kinds come after a number, and the number of the last of them."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(ledger_events.c.kind, func.count(), func.max(ledger_events.c.seq))
-        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([each.value for each in kinds]))
+        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([kind.value for kind in kinds]))
         .group_by(ledger_events.c.kind)
     )
-    rows = found.all()
+    rows = result.all()
     counts = {Kind(kind): count for kind, count, _ in rows}
     return counts, max((last for _, _, last in rows), default=seq)
 
@@ -138,10 +138,10 @@ async def hash_of(transaction: Transaction, seq: int) -> bytes | None:
     """The hash of an event; that of no event at all for 0."""
     if seq == 0:
         return GENESIS
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(ledger_events.c.hash).where(ledger_events.c.seq == seq)
     )
-    value: bytes | None = found.scalar_one_or_none()
+    value: bytes | None = result.scalar_one_or_none()
     return value
 
 
@@ -197,13 +197,13 @@ async def add_disclosure(transaction: Transaction, digest: str, body: str) -> No
 
 async def load_disclosures(transaction: Transaction, digests: Iterable[str]) -> dict[str, str]:
     """Those that are kept, by digest."""
-    wanted, found = list(digests), {}
-    for start in range(0, len(wanted), CHUNK):
+    digests_left, body_of = list(digests), {}
+    for start in range(0, len(digests_left), CHUNK):
         rows = await transaction.execute(
-            select(disclosures).where(disclosures.c.digest.in_(wanted[start : start + CHUNK]))
+            select(disclosures).where(disclosures.c.digest.in_(digests_left[start : start + CHUNK]))
         )
-        found.update({row.digest: row.body for row in rows})
-    return found
+        body_of.update({row.digest: row.body for row in rows})
+    return body_of
 
 
 # --- curators by name ----------------------------------------------------------------------------
@@ -220,15 +220,15 @@ class CuratorRow:
 
 async def curators_named(transaction: Transaction, ids: Sequence[str]) -> list[CuratorRow]:
     """Those of these ids that are enrolled, by number."""
-    found: list[CuratorRow] = []
+    rows_found: list[CuratorRow] = []
     for start in range(0, len(ids), CHUNK):
         rows = await transaction.execute(
             select(curators.c.number, curators.c.id, curators.c.party).where(
                 curators.c.id.in_(ids[start : start + CHUNK])
             )
         )
-        found += [CuratorRow(row.number, row.id, row.party) for row in rows]
-    return sorted(found, key=lambda item: item.number)
+        rows_found += [CuratorRow(row.number, row.id, row.party) for row in rows]
+    return sorted(rows_found, key=lambda item: item.number)
 
 
 async def curator_names(transaction: Transaction, numbers: Sequence[int]) -> dict[int, str]:
@@ -261,8 +261,8 @@ async def put_acknowledgement(
 ) -> None:
     """Store which of its curators a party debited for a round; replaces its earlier report."""
     await transaction.execute(_FORGET, {"of_round": round_id, "of_party": party})
-    kept = sets.compact(members)
-    values = {"round_id": round_id, "party": party, "members": kept, "made": made}
+    compacted = sets.compact(members)
+    values = {"round_id": round_id, "party": party, "members": compacted, "made": made}
     await transaction.execute(_ADD, values)
 
 
@@ -297,12 +297,12 @@ async def put_transcript_seals(
 ) -> None:
     """Keep the seals of a round, in place of those that the same aggregators made before."""
     table = transcript_seals
-    for each in found:
-        mine = (table.c.round == round_id) & (table.c.aggregator == each.aggregator)
+    for seal in found:
+        mine = (table.c.round == round_id) & (table.c.aggregator == seal.aggregator)
         await transaction.execute(delete(table).where(mine))
-        text = each.model_dump_json(exclude_none=True)
+        text = seal.model_dump_json(exclude_none=True)
         await transaction.execute(
-            insert(table).values(round=round_id, aggregator=each.aggregator, content=text)
+            insert(table).values(round=round_id, aggregator=seal.aggregator, content=text)
         )
 
 

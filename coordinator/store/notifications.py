@@ -49,10 +49,10 @@ class DeliveryRow:
 
 async def present(transaction: Transaction) -> list[NotificationRow]:
     """Those that have not ended."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(notifications).where(notifications.c.ended.is_(None)).order_by(notifications.c.id)
     )
-    return [NotificationRow(*row) for row in found]
+    return [NotificationRow(*row) for row in rows]
 
 
 async def add(
@@ -89,13 +89,13 @@ async def waiting(
     transaction: Transaction, outlet: str
 ) -> list[tuple[DeliveryRow, NotificationRow]]:
     """The messages that an outlet has not taken yet, the oldest first."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(deliveries, notifications)
         .join(notifications, notifications.c.id == deliveries.c.notification)
         .where(deliveries.c.due.is_not(None), deliveries.c.outlet == outlet)
         .order_by(deliveries.c.made, deliveries.c.notification)
     )
-    return [(_delivery(row[:8]), NotificationRow(*row[8:])) for row in found]
+    return [(_delivery(row[:8]), NotificationRow(*row[8:])) for row in rows]
 
 
 async def record(transaction: Transaction, row: DeliveryRow) -> None:

@@ -125,5 +125,5 @@ async def rounds_of(transaction: Transaction, ids: Sequence[str]) -> dict[str, R
         .where(rounds.c.query_id.in_(ids))
         .group_by(rounds.c.query_id)
     )
-    found = await transaction.execute(chosen)
-    return {query_id: RoundsOfQuery(count, last) for query_id, count, last in found}
+    rows = await transaction.execute(chosen)
+    return {query_id: RoundsOfQuery(count, last) for query_id, count, last in rows}

@@ -78,8 +78,8 @@ class PartyRow:
 
 
 async def secret(transaction: Transaction, name: str) -> bytes | None:
-    found = await transaction.execute(select(secrets.c.value).where(secrets.c.name == name))
-    value: bytes | None = found.scalar_one_or_none()
+    result = await transaction.execute(select(secrets.c.value).where(secrets.c.name == name))
+    value: bytes | None = result.scalar_one_or_none()
     return value
 
 
@@ -119,8 +119,8 @@ async def remove_aggregator(transaction: Transaction, aggregator: str, now: date
 
 async def aggregators_like(transaction: Transaction, row: AggregatorRow) -> list[AggregatorRow]:
     """Paired aggregators of the same id or the same identity."""
-    found = await list_aggregators(transaction)
-    return [item for item in found if item.id == row.id or item.identity_key == row.identity_key]
+    rows = await list_aggregators(transaction)
+    return [item for item in rows if item.id == row.id or item.identity_key == row.identity_key]
 
 
 async def list_aggregators(
@@ -189,10 +189,10 @@ def _party(row: Any) -> PartyRow:
 
 async def curators_of(transaction: Transaction, party_id: str) -> tuple[str, ...]:
     """The curators of a party, by number."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(curators.c.id).where(curators.c.party == party_id).order_by(curators.c.number)
     )
-    return tuple(row.id for row in found)
+    return tuple(row.id for row in rows)
 
 
 async def are_curators_of(transaction: Transaction, party: PartyRow, ids: Sequence[str]) -> bool:
@@ -201,24 +201,24 @@ async def are_curators_of(transaction: Transaction, party: PartyRow, ids: Sequen
         return False
     for start in range(0, len(ids), BLOCK):
         block, first = ids[start : start + BLOCK], party.first + start
-        found = await transaction.execute(
+        result = await transaction.execute(
             select(curators.c.id)
             .where(curators.c.number.between(first, first + len(block) - 1))
             .order_by(curators.c.number)
         )
-        if list(found.scalars()) != list(block):
+        if list(result.scalars()) != list(block):
             return False
     return True
 
 
 async def enrolled_ids(transaction: Transaction, ids: Sequence[str]) -> set[str]:
     """Which of these curator ids have a number, under any party."""
-    found: set[str] = set()
+    ids_found: set[str] = set()
     for start in range(0, len(ids), BLOCK):
         chunk = ids[start : start + BLOCK]
         rows = await transaction.execute(select(curators.c.id).where(curators.c.id.in_(chunk)))
-        found.update(row.id for row in rows)
-    return found
+        ids_found.update(row.id for row in rows)
+    return ids_found
 
 
 async def add_party(
@@ -284,8 +284,8 @@ async def host_runs(transaction: Transaction) -> list[tuple[int, int]]:
     hosts = select(parties.c.first, parties.c.curators).where(
         parties.c.kind == PartyKind.HOST.value
     )
-    found = await transaction.execute(hosts.order_by(parties.c.first))
-    return [(row.first, row.curators) for row in found]
+    rows = await transaction.execute(hosts.order_by(parties.c.first))
+    return [(row.first, row.curators) for row in rows]
 
 
 async def list_parties(
@@ -295,8 +295,8 @@ async def list_parties(
     query = select(parties).where(*_begins(transaction, parties.c.id, prefix))
     if after is not None:
         query = query.where(parties.c.id > after)
-    found = await transaction.execute(query.order_by(parties.c.id).limit(limit))
-    return [_party(row) for row in found]
+    rows = await transaction.execute(query.order_by(parties.c.id).limit(limit))
+    return [_party(row) for row in rows]
 
 
 async def list_curators(
@@ -405,30 +405,30 @@ async def curator_numbers(
     transaction: Transaction, ids: Sequence[str]
 ) -> dict[str, tuple[int, bool]]:
     """(roster number, whether its party is here) of those curators that ever enrolled."""
-    found: dict[str, tuple[int, bool]] = {}
+    number_of: dict[str, tuple[int, bool]] = {}
     for start in range(0, len(ids), _CHUNK):
         rows = await transaction.execute(
             select(curators.c.id, curators.c.number, parties.c.left)
             .join(parties, parties.c.id == curators.c.party)
             .where(curators.c.id.in_(ids[start : start + _CHUNK]))
         )
-        found.update((row.id, (row.number, row.left is None)) for row in rows)
-    return found
+        number_of.update((row.id, (row.number, row.left is None)) for row in rows)
+    return number_of
 
 
 async def curators_by_number(
     transaction: Transaction, numbers: Sequence[int]
 ) -> list[GroupCurator]:
     """Curators by their numbers, rising."""
-    found: list[GroupCurator] = []
+    members_found: list[GroupCurator] = []
     for start in range(0, len(numbers), _CHUNK):
         rows = await transaction.execute(
             select(curators.c.number, curators.c.id)
             .where(curators.c.number.in_(numbers[start : start + _CHUNK]))
             .order_by(curators.c.number)
         )
-        found.extend(GroupCurator(number=row.number, id=row.id) for row in rows)
-    return found
+        members_found.extend(GroupCurator(number=row.number, id=row.id) for row in rows)
+    return members_found
 
 
 async def members_present(
@@ -436,10 +436,10 @@ async def members_present(
 ) -> NDArray[np.bool_]:
     """These members, one boolean per roster number, without those that had left at `since`."""
     rows = await transaction.execute(_LEFT, {"end": members.size, "since": since})
-    left = members.copy()
+    present = members.copy()
     for row in rows:
-        left[row.first : row.first + row.curators] = False
-    return left
+        present[row.first : row.first + row.curators] = False
+    return present
 
 
 # The seal keys that rounds name, by hash.
@@ -545,8 +545,8 @@ async def change(transaction: Transaction, row: StorageKeyRow) -> None:
 
 async def proofs(transaction: Transaction) -> dict[int, bytes]:
     """What each generation's key sealed when it began, by generation."""
-    found = await transaction.execute(select(secrets).where(secrets.c.name.startswith(_PROOF)))
-    return {int(row.name.removeprefix(_PROOF) or _ONE): row.value for row in found}
+    rows = await transaction.execute(select(secrets).where(secrets.c.name.startswith(_PROOF)))
+    return {int(row.name.removeprefix(_PROOF) or _ONE): row.value for row in rows}
 
 
 async def add_proof(transaction: Transaction, generation: int, value: bytes) -> None:
@@ -565,10 +565,8 @@ async def remove_proofs_before(transaction: Transaction, generation: int) -> Non
 
 async def content_keys(transaction: Transaction) -> dict[int, bytes]:
     """The sealed content keys of older generations, by generation."""
-    found = await transaction.execute(
-        select(secrets).where(secrets.c.name.startswith(_CONTENT_KEY))
-    )
-    return {int(row.name.removeprefix(_CONTENT_KEY)): row.value for row in found}
+    rows = await transaction.execute(select(secrets).where(secrets.c.name.startswith(_CONTENT_KEY)))
+    return {int(row.name.removeprefix(_CONTENT_KEY)): row.value for row in rows}
 
 
 async def put_content_key(transaction: Transaction, generation: int, value: bytes) -> None:

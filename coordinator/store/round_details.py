@@ -116,10 +116,10 @@ async def add_refusal(
 
 async def find_refusal(transaction: Transaction, round_id: str, party: str) -> Refusal | None:
     """A party's stored refusal."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(refusals).where(refusals.c.round_id == round_id, refusals.c.party == party)
     )
-    row = found.first()
+    row = result.first()
     if row is None:
         return None
     counts = {ground: row._mapping[ground.value] for ground in RefusalGround}
@@ -188,7 +188,7 @@ async def expire(
             job_steps.c.round_id.is_not(None),
         )
     )
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(rounds.c.id, rounds.c.sample)
         .where(
             rounds.c.expired.is_(None),
@@ -200,7 +200,7 @@ async def expire(
         .order_by(rounds.c.finished)
         .limit(limit)
     )
-    samples = {row.id: row.sample for row in found}
+    samples = {row.id: row.sample for row in rows}
     if samples:
         await _drop(transaction, list(samples), now)
         candidates = samples.keys() | {name for name in samples.values() if name is not None}

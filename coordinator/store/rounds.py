@@ -258,8 +258,8 @@ async def head(transaction: Transaction, round_id: str) -> RoundHead | None:
 
 async def heads_of(transaction: Transaction, ids: Sequence[str]) -> list[RoundHead]:
     """Those of some rounds that there are."""
-    found = await transaction.execute(_HEADS_OF, {"round_ids": ids})
-    return [RoundHead(**_values(row)) for row in found]
+    rows = await transaction.execute(_HEADS_OF, {"round_ids": ids})
+    return [RoundHead(**_values(row)) for row in rows]
 
 
 async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
@@ -269,8 +269,8 @@ async def find(transaction: Transaction, round_id: str) -> RoundRow | None:
 async def find_all(transaction: Transaction, ids: Sequence[str]) -> list[RoundRow | None]:
     """Rounds in the order of their ids; None for one that is not there."""
     rows = await transaction.execute(_ROWS_OF, {"round_ids": ids})
-    found = {row.id: await _read(transaction, row) for row in rows}
-    return [found.get(round_id) for round_id in ids]
+    round_of = {row.id: await _read(transaction, row) for row in rows}
+    return [round_of.get(round_id) for round_id in ids]
 
 
 async def _read(transaction: Transaction, row: Row[Any]) -> RoundRow:
@@ -298,7 +298,7 @@ async def document(transaction: Transaction, round_id: str, name: str) -> str | 
 @cache
 def _document(name: str) -> Select[Any]:
     names = {name, "sample", *(_TRANSCRIBED if name == "transcript" else ())}
-    chosen = select(*(rounds.c[each] for each in sorted(names)))
+    chosen = select(*(rounds.c[name] for name in sorted(names)))
     return chosen.where(rounds.c.id == bindparam("round_id"))
 
 
@@ -324,8 +324,8 @@ class Filter:
             chosen = chosen.where(rounds.c.query_id == self.query_id)
         if self.search:
             texts = (rounds.c.id, rounds.c.summary)
-            found = (text.icontains(self.search, autoescape=True) for text in texts)
-            chosen = chosen.where(or_(*found))
+            matches = (text.icontains(self.search, autoescape=True) for text in texts)
+            chosen = chosen.where(or_(*matches))
         return chosen
 
 
@@ -340,8 +340,8 @@ def _page(chosen: Select[Any], which: Filter, after: str | None, limit: int) -> 
 async def heads(
     transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[RoundHead]:
-    found = await transaction.execute(_page(which.apply(select(*_HEAD)), which, after, limit))
-    return [RoundHead(**_values(row)) for row in found]
+    rows = await transaction.execute(_page(which.apply(select(*_HEAD)), which, after, limit))
+    return [RoundHead(**_values(row)) for row in rows]
 
 
 async def opened_between(
@@ -358,8 +358,8 @@ async def states_between(
 ) -> dict[RoundState, int]:
     """How many rounds that were opened from `start` to before `end` are in each state."""
     chosen = select(rounds.c.state, func.count()).where(*_span(start, end))
-    found = await transaction.execute(chosen.group_by(rounds.c.state))
-    return {RoundState(state): count for state, count in found}
+    rows = await transaction.execute(chosen.group_by(rounds.c.state))
+    return {RoundState(state): count for state, count in rows}
 
 
 def _span(start: datetime, end: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -371,13 +371,13 @@ async def descriptors(
     transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor as stored)."""
-    found = await transaction.execute(_descriptors(which, after, limit))
+    rows = await transaction.execute(_descriptors(which, after, limit))
     return [
         (
             row.id,
             columns.unpacked(row.descriptor, await _dictionary(transaction, row.sample)),
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -403,24 +403,24 @@ async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
 
 async def newest(transaction: Transaction, which: Filter) -> str | None:
     """The last id of a whole list, whatever the page."""
-    found = await transaction.execute(which.apply(select(func.max(rounds.c.id))))
-    newest_id: str | None = found.scalar_one_or_none()
+    result = await transaction.execute(which.apply(select(func.max(rounds.c.id))))
+    newest_id: str | None = result.scalar_one_or_none()
     return newest_id
 
 
 async def newest_slot(transaction: Transaction, query_id: str) -> int | None:
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(func.max(rounds.c.slot)).where(rounds.c.query_id == query_id)
     )
-    slot: int | None = found.scalar_one_or_none()
+    slot: int | None = result.scalar_one_or_none()
     return slot
 
 
 async def count_active(transaction: Transaction, query_id: str) -> int:
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(func.count()).where(rounds.c.query_id == query_id, rounds.c.state.in_(ACTIVE))
     )
-    return int(found.scalar_one())
+    return int(result.scalar_one())
 
 
 async def pulse(transaction: Transaction) -> tuple[Any, ...]:
@@ -481,19 +481,19 @@ async def wish_all_end(transaction: Transaction, reason: str) -> None:
 
 async def held(transaction: Transaction, holder: str, now: datetime) -> set[str]:
     """The unfinished rounds whose lease this holder has."""
-    found = await transaction.execute(_HELD, {"holder": holder, "now": now})
-    return {row.id for row in found}
+    rows = await transaction.execute(_HELD, {"holder": holder, "now": now})
+    return {row.id for row in rows}
 
 
 async def claimable(
     transaction: Transaction, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
 ) -> list[str]:
     """Unfinished rounds without a lease, and own ones whose lease is half over."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         _CLAIMABLE_LOCKED if lock else _CLAIMABLE,
         {"holder": holder, "now": now, "soon": now + lease / 2},
     )
-    return [row.id for row in found]
+    return [row.id for row in rows]
 
 
 async def claim(
@@ -533,8 +533,8 @@ class Release:
 
 async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many rounds there are in each state."""
-    found = await transaction.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
-    return {row[0]: int(row[1]) for row in found}
+    rows = await transaction.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
+    return {row[0]: int(row[1]) for row in rows}
 
 
 async def count_overdue(transaction: Transaction, now: datetime) -> int:
@@ -547,13 +547,13 @@ async def count_overdue(transaction: Transaction, now: datetime) -> int:
 
 async def newest_releases(transaction: Transaction, most: int) -> list[str]:
     """The rounds that were released last, the newest first."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(rounds.c.id)
         .where(rounds.c.state == RoundState.RELEASED.value)
         .order_by(rounds.c.finished.desc())
         .limit(most)
     )
-    return [str(row.id) for row in found]
+    return [str(row.id) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -568,7 +568,7 @@ class Participation:
 
 async def participation_since(transaction: Transaction, since: datetime) -> list[Participation]:
     """Of the rounds that were opened since and released, the oldest first."""
-    found = await transaction.execute(
+    rows = await transaction.execute(
         select(rounds.c.id, rounds.c.query_id, rounds.c.opened, rounds.c.participants)
         .where(
             rounds.c.id >= first_uuid7(since),
@@ -577,16 +577,16 @@ async def participation_since(transaction: Transaction, since: datetime) -> list
         )
         .order_by(rounds.c.id)
     )
-    return [Participation(*row) for row in found]
+    return [Participation(*row) for row in rows]
 
 
 async def last_release(transaction: Transaction) -> Release | None:
     """The release that came last; None before the first."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.finished, rounds.c.participants)
         .where(rounds.c.state == RoundState.RELEASED.value)
         .order_by(rounds.c.finished.desc())
         .limit(1)
     )
-    row = found.first()
+    row = result.first()
     return None if row is None else Release(row.finished, row.participants or 0)

@@ -67,10 +67,10 @@ async def show_curators(
     if not view.visitor.has(Scope.OPERATOR):
         return see(f"/console/curators/{view.caller.subject}")
     after, default = _after(cursor), await view.policies.current()
-    wanted = Asked(find.strip(), only, -1 if after is None else after, ROWS)
+    asked_page = Asked(find.strip(), only, -1 if after is None else after, ROWS)
     async with view.database.reading() as transaction:
         standing = await listing.standing(transaction, default, view.clock.now())
-        items, total, following = await listing.page_of_curators(transaction, standing, wanted)
+        items, total, following = await listing.page_of_curators(transaction, standing, asked_page)
         stopped = await stops.process(transaction)
     return view.show(
         "curators.html",
@@ -165,8 +165,8 @@ async def read_evidence(
     """What a browser needs to check a round; the page's script has no token for the API."""
     async with view.database.reading() as transaction:
         await view.find(transaction, curator_id)
-    own = OwnCurator(curator_id, view.caller, view.database)
-    of = await routes.given(own, round_id)
+    curator = OwnCurator(curator_id, view.caller, view.database)
+    of = await routes.given(curator, round_id)
     anchors = of.anchors
     head = {
         "round": round_id,

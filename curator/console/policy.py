@@ -137,25 +137,25 @@ async def _subject(view: View, curator_id: str) -> Subject:
     by_owner = not view.visitor.has(Scope.OPERATOR)
     operator, *owners = agreed(default, row.policy, row.owner_policy)
     base = owners[0] if owners and by_owner else operator
-    own = (row.owner_policy if by_owner else row.policy) is not None
+    has_own_policy = (row.owner_policy if by_owner else row.policy) is not None
     path = f"/console/curators/{row.id}/policy"
-    return Subject(path, (row, party), by_owner, base, own, operator)
+    return Subject(path, (row, party), by_owner, base, has_own_policy, operator)
 
 
 def _fields(policy: Policy) -> dict[str, str]:
     """A policy as the values of the form."""
     document = policy.model_dump(mode="json")
-    given = {
+    values = {
         f"{unit}/{figure}": _figure(document, unit, figure) or ""
         for unit in PrivacyUnit
         for figure in FIGURES
     }
-    given |= {f"query-{encode_binary(query)}": "on" for query in policy.queries}
-    given["accept"] = "any" if policy.accept_any else "some"
-    given["min_participants"] = str(policy.min_participants)
+    values |= {f"query-{encode_binary(query)}": "on" for query in policy.queries}
+    values["accept"] = "any" if policy.accept_any else "some"
+    values["min_participants"] = str(policy.min_participants)
     if policy.allow_unverified:
-        given["allow_unverified"] = "on"
-    return given
+        values["allow_unverified"] = "on"
+    return values
 
 
 def _figure(document: dict[str, Any], unit: str, figure: str) -> str | None:
@@ -227,7 +227,7 @@ def _right(limit: Limit) -> str | None:
     if limit.epsilon is not None:
         points.append((format_exact(limit.epsilon), format_exact(limit.delta or Fraction(0))))
     if limit.zcdp is not None:
-        epsilon, delta = (format_exact(each) for each in (limit.zcdp.epsilon, limit.zcdp.delta))
+        epsilon, delta = (format_exact(figure) for figure in (limit.zcdp.epsilon, limit.zcdp.delta))
         points.append((epsilon, delta))
         zcdp = format_nano(max(0, limit.zcdp.limit.most_rho())), delta
     return guess(points, zcdp) if points else None
@@ -284,8 +284,8 @@ async def stop_curator(view: AnyView, curator_id: str) -> Response:
     form, name = await view.form(), await view.name_of(curator_id)
     if form.get("typed", "").strip() != name:
         return _confirm(view, name, name, NotTyped(pointer="/typed"))
-    own = OwnCurator(name, view.caller, view.database)
-    await stopping.set_curator(own, Stop(stopped=True), view.clock.now())
+    curator = OwnCurator(name, view.caller, view.database)
+    await stopping.set_curator(curator, Stop(stopped=True), view.clock.now())
     await view.note("stopped a curator", name)
     return see(f"/console/curators/{name}?said=stopped")
 
@@ -295,8 +295,8 @@ async def start_curator(view: AnyView, curator_id: str) -> Response:
     """Remove the caller's stop of a curator."""
     await view.form()
     name = await view.name_of(curator_id)
-    own = OwnCurator(name, view.caller, view.database)
-    await stopping.set_curator(own, Stop(stopped=False), view.clock.now())
+    curator = OwnCurator(name, view.caller, view.database)
+    await stopping.set_curator(curator, Stop(stopped=False), view.clock.now())
     await view.note("started a curator again", name)
     return see(f"/console/curators/{name}?said=started")
 

@@ -93,13 +93,13 @@ async def _values(view: View, span: str, end: datetime | None) -> dict[str, Any]
         if view.visitor.has(Scope.OPERATOR):
             hours = readings_received.span_of(begin, until, now, readings_received.HOUR)
             arrived = await readings_received.intake(transaction, *hours)
-        found = await readings_received.registers(transaction, key, party)
+        registers_received = await readings_received.registers(transaction, key, party)
         before = now - timedelta(seconds=SILENT_S)
         silent, more = await readings_received.silent(transaction, before, key, None, MOST)
         periods = readings_received.span_of(begin, until, now, timedelta(seconds=STEPS[chosen]))
         pictures = [
             await _picture(transaction, register, STEPS[chosen], periods, key)
-            for register in found[:MOST]
+            for register in registers_received[:MOST]
         ]
     return {
         "address": view.pages.address(view.request),
@@ -108,7 +108,7 @@ async def _values(view: View, span: str, end: datetime | None) -> dict[str, Any]
         "until": None if end is None else format_instant(until),
         "arrived": arrived,
         "stored": STORED,
-        "registers": list(zip(found[:MOST], pictures, strict=True)),
+        "registers": list(zip(registers_received[:MOST], pictures, strict=True)),
         "silent": silent,
         "more": more is not None,
     }
@@ -129,9 +129,9 @@ async def _picture(
     except DomainError as error:
         return str(error)
     counts = [period.devices for period in completeness.periods]
-    whole = sum(count >= completeness.expected for count in counts)
+    complete_periods = sum(count >= completeness.expected for count in counts)
     sentence = (
-        f"{register.name}: {whole} of {len(counts)} periods have a reading of all "
+        f"{register.name}: {complete_periods} of {len(counts)} periods have a reading of all "
         f"{completeness.expected} devices; the fewest are {min(counts)}."
     )
     part = slice(11, 16) if period_s < 6 * 3_600 else slice(5, 10)
@@ -354,9 +354,11 @@ def _days_picture(sheet: Sheet, days: Sequence[DaySum]) -> Markup | None:
     if register is None or not values:
         return None
     most, day = max(values)
-    what = "mean" if kind_of(register) is Kind.INSTANT else "sum"
+    statistic = "mean" if kind_of(register) is Kind.INSTANT else "sum"
     name = register.replace("_", " ")
-    sentence = f"{name}: the {what} of each day; the highest is {float(most):,.6g} {sheet.base}, "
+    sentence = (
+        f"{name}: the {statistic} of each day; the highest is {float(most):,.6g} {sheet.base}, "
+    )
     return charts.bars(
         [float(each.value or 0) for each in days],
         [0.0] * len(days),
@@ -419,15 +421,15 @@ async def import_file(
 ) -> Response:
     """Import the file of the form."""
     require_own_origin(view.request)  # before a byte of the body is read
-    given: dict[str, str] = {}
+    fields: dict[str, str] = {}
     try:
-        given, chunks = await form_with_file(view.request)
-        require_secret(view.visitor.csrf, given.pop("csrf", None))
+        fields, chunks = await form_with_file(view.request)
+        require_secret(view.visitor.csrf, fields.pop("csrf", None))
         importer = Importer(intake, settings, imports)
-        options = options_of(given)
+        options = options_of(fields)
         outcome = await imported(importer, chunks, options, view.caller, xml=False)
     except DomainError as error:
-        return _form(view, given, error)
+        return _form(view, fields, error)
     if not options.dry_run:
         await view.note("imported readings")
     return view.show("imported.html", outcome=outcome, most=SHOWN)

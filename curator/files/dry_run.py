@@ -122,9 +122,9 @@ class InMemory:
 
     def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
         """As the curators know."""
-        found = self._curators.curators_of(names, caller)
-        self._names |= {key: name for name, key in found.items()}
-        return found
+        keys = self._curators.curators_of(names, caller)
+        self._names |= {key: name for name, key in keys.items()}
+        return keys
 
     async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """A key for each device."""
@@ -157,12 +157,12 @@ class InMemory:
         meters = self.readings.setdefault(place, {})
         times, devices, _, quantities = (column.tolist() for column in columns)
         for time, device, quantity in zip(times, devices, quantities, strict=True):
-            known = meters.setdefault(self._meters[device], {})
-            if time in known:
-                same = known[time] == quantity
+            values = meters.setdefault(self._meters[device], {})
+            if time in values:
+                same = values[time] == quantity
                 outcomes[Status.DUPLICATE if same else Status.CONFLICT] += 1
             else:
-                known[time] = quantity
+                values[time] = quantity
                 outcomes[Status.ACCEPTED] += 1
         self._count += outcomes[Status.ACCEPTED]
         if self._most is not None and self._count > self._most:

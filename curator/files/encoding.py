@@ -31,14 +31,14 @@ _TAKEN: Final = frozenset(
 def encoding_named(name: str) -> str:
     """The codec of a name such as latin-1 or windows-1252. Raises ValueError."""
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, ValueError):
-        found = ""
-    if found == "utf-8-sig":
-        found = UTF_8
-    if found not in _TAKEN:
+        codec = ""
+    if codec == "utf-8-sig":
+        codec = UTF_8
+    if codec not in _TAKEN:
         raise ValueError("is no character encoding: utf-8, utf-16, latin-1, windows-1252, ...")
-    return found
+    return codec
 
 
 def marked(head: bytes) -> tuple[str | None, int]:
@@ -78,15 +78,17 @@ class Decoder:
         return text.encode("utf-8", "surrogatepass")
 
     def _begin(self, head: bytes) -> bytes:
-        found, length = marked(head)
+        encoding, length = marked(head)
         named = self._named
-        if found is not None and named not in (None, found, found[:6]):
-            detail = f"the file begins with a byte-order mark of {found}, and encoding is {named}"
+        if encoding is not None and named not in (None, encoding, encoding[:6]):
+            detail = (
+                f"the file begins with a byte-order mark of {encoding}, and encoding is {named}"
+            )
             raise BadImport(detail, pointer="/encoding")
-        if found is None and named == "utf-16":
+        if encoding is None and named == "utf-16":
             detail = "the file has no byte-order mark: utf-16-le or utf-16-be?"
             raise BadImport(detail, pointer="/encoding")
-        self._name = found or named or UTF_8
+        self._name = encoding or named or UTF_8
         if self._name != UTF_8:
             self._decoder = codecs.getincrementaldecoder(self._name)()
         return head[length:]

@@ -92,9 +92,9 @@ class Importer:
         await self.intake.look()
         try:
             await spool.fill(chunks)
-            found = await self._recognised(spool, options, xml=xml)
-            progress.taken_for = found.words
-            options = options.filled({**found.parameters, "form": found.form})
+            recognised = await self._recognised(spool, options, xml=xml)
+            progress.taken_for = recognised.words
+            options = options.filled({**recognised.parameters, "form": recognised.form})
             work = self._work(options, waiting, caller, progress)
             await work.run(spool.chunks())
             await waiting.store(progress)
@@ -128,10 +128,10 @@ class Importer:
             options.column_map()  # which refuses it
             raise
         text = decoder.feed(head[: looks.HEAD_BYTES], last=len(head) < looks.HEAD_BYTES)
-        given = options.given
+        parameters = options.given
         if xml and options.form is None:
-            given["form"] = "green-button"
-        return recognise(text, given)
+            parameters["form"] = "green-button"
+        return recognise(text, parameters)
 
     def _work(
         self, options: ImportOptions, waiting: Waiting, caller: Principal, progress: Progress

@@ -129,10 +129,10 @@ class MeterReader(Protocol):
     found: Found
 
     def feed(self, data: bytes) -> None:
-        """The next piece, in UTF-8 where the format is text."""
+        """Read the next piece of the file, in UTF-8 where the format is text."""
 
     def end(self) -> None:
-        """The file is at its end."""
+        """Read what is left: the file is at its end."""
 
 
 class LineReader:
@@ -143,7 +143,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """Read the next piece of the file."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > files.MAX_LINE:
@@ -205,12 +205,12 @@ class MeterImport(FileImport):
             await self._intake.count_rejected(self._rejected, self.progress.rejected)
 
     async def _take(self) -> None:
-        found, faults = self._reader.found.take()
+        series_read, faults = self._reader.found.take()
         self.progress.lines = self._reader.found.lines
         for line, element, reason, count in faults:
             self.progress.error(line, None, reason, count, element=element)
         owned = []
-        for series, rows in found.items():
+        for series, rows in series_read.items():
             owner = self._owner(series, rows)
             if owner is not None:
                 owned.append((series, rows, owner[0], series.device or owner[1]))

@@ -135,10 +135,10 @@ class ImportOptions(BaseModel):
 
     def column_map(self) -> ColumnMap:
         """What the columns of a CSV file mean. Raises Invalid."""
-        given = self.model_dump(by_alias=True, exclude=set(_NOT_OF_COLUMNS), exclude_none=True)
+        parameters = self.model_dump(by_alias=True, exclude=set(_NOT_OF_COLUMNS), exclude_none=True)
         if self.delimiter in _TAB:
-            given["delimiter"] = "\t"
-        return _map(ColumnMap, given)
+            parameters["delimiter"] = "\t"
+        return _map(ColumnMap, parameters)
 
     def feed_map(self) -> FeedMap:
         """Whose the usage points of a Green Button file are. Raises Invalid or BadImport."""
@@ -146,8 +146,10 @@ class ImportOptions(BaseModel):
 
     def nem_map(self) -> NemMap:
         """Whose the NMIs of a NEM12 file are, and its qualities. Raises Invalid or BadImport."""
-        given = self._owners()
-        return _map(NemMap, given if self.accept is None else {**given, "accept": self.accept})
+        parameters = self._owners()
+        return _map(
+            NemMap, parameters if self.accept is None else {**parameters, "accept": self.accept}
+        )
 
     def meter_map(self) -> MeterMap:
         """What another file does not say itself. Raises Invalid or BadImport."""

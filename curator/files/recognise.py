@@ -63,18 +63,18 @@ def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
         return Recognised("csv", {}, "CSV: no line looks like a header")
     line, header = rows[at]
     first = rows[at + 1][1] if at + 1 < len(rows) else []
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if delimiter != ",":
-        found["delimiter"] = "tab" if delimiter == "\t" else delimiter
+        parameters["delimiter"] = "tab" if delimiter == "\t" else delimiter
     if line > 1 and len(header) > 1:
-        found["header_line"] = line
+        parameters["header_line"] = line
     named, words = _layout(header, first, given)
-    found |= named
+    parameters |= named
     where = "" if line == 1 else f", header in line {line}"
     shown = {",": "comma", ";": "semicolon", "\t": "tab"}.get(delimiter, repr(delimiter))
     return Recognised(
         "csv",
-        {name: value for name, value in found.items() if name not in given},
+        {name: value for name, value in parameters.items() if name not in given},
         f"CSV, {words}; {shown}{where}",
     )
 
@@ -203,17 +203,17 @@ def _layout(
             continue
         if len(dated) != 1 or dated[0] >= days.first:
             break
-        found: dict[str, Any] = {"layout": "day", "date_column": header[dated[0]]}
+        parameters: dict[str, Any] = {"layout": "day", "date_column": header[dated[0]]}
         meters = [at for at in range(days.first) if lower[at] in _METERS and at != dated[0]]
         if meters:
-            found["device_column"] = header[meters[0]]
+            parameters["device_column"] = header[meters[0]]
         if "curator" in lower and "curator" not in given:
-            found["curator_column"] = header[lower.index("curator")]
+            parameters["curator_column"] = header[lower.index("curator")]
         last = header[days.first + days.count - 1]
         why = (
             f"dates in {header[dated[0]]!r}, {days.count} intervals {header[days.first]} to {last}"
         )
-        return found, f"a day a row ({why})"
+        return parameters, f"a day a row ({why})"
     named = _columns(header, given)
     columns = {**given, **named}
     short = {name: columns.get(f"{name}_column", name) for name in ("time", "value")}
@@ -227,7 +227,7 @@ def _layout(
 
 def _columns(header: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of the usual names, in any case, where the map names none."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     lower = [name.lower() for name in header]
     for parameter, names in _USUAL.items():
         of_whom = parameter in ("curator_column", "device_column")
@@ -237,5 +237,5 @@ def _columns(header: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         usual = [name for name in names if lower.count(name) == 1]
         if (len(usual) == 1 and header[lower.index(usual[0])] != names[0]) or (usual and of_whom):
-            found[parameter] = header[lower.index(usual[0])]
-    return found
+            parameters[parameter] = header[lower.index(usual[0])]
+    return parameters

@@ -129,10 +129,10 @@ class Waiting:
             return
         pairs = list(self._devices)
         self._devices.clear()
-        made = await self._store.make_devices(pairs)
-        keys = np.array([made[pair] for pair in pairs], np.int64)
+        key_of = await self._store.make_devices(pairs)
+        keys = np.array([key_of[pair] for pair in pairs], np.int64)
         owners = np.array([owner for owner, _ in pairs], np.int64)
-        del made, pairs
+        del key_of, pairs
         for booking, parts in self._parts.items():
             for rows in self._together(parts):
                 devices = keys[rows["device"]]
@@ -163,16 +163,16 @@ class Waiting:
         progress.accepted += outcomes[Status.ACCEPTED]
 
     def _together(self, parts: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.void]]:
-        held, count = [], 0
+        blocks, count = [], 0
         for begin, size in parts:
             self._file.seek(begin)
-            held.append(np.frombuffer(self._file.read(size * _ROW.itemsize), _ROW))
+            blocks.append(np.frombuffer(self._file.read(size * _ROW.itemsize), _ROW))
             count += size
             if count >= TOGETHER:
-                yield np.concatenate(held)
-                held, count = [], 0
-        if held:
-            yield np.concatenate(held)
+                yield np.concatenate(blocks)
+                blocks, count = [], 0
+        if blocks:
+            yield np.concatenate(blocks)
 
     def close(self) -> None:
         """Give the space back."""

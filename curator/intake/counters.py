@@ -126,9 +126,8 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
 async def _known(
     transaction: Transaction, register: int, sent: Mapping[int, Sequence[Sent]]
 ) -> dict[int, list[Total]]:
-    """By device the known readings on which what is booked may depend: the neighbours of those
-    sent, or two hours on both sides where there may be a dip (a reading in one depends on others
-    within one)."""
+    """By device, the stored readings that can change what is booked: the neighbours of those sent,
+    or all within two hours before and after, where the counter may have dipped for an hour."""
     spans = [
         (device, min(each.time for each in items), max(each.time for each in items))
         for device, items in sent.items()
@@ -151,8 +150,8 @@ async def _around(
     transaction: Transaction, register: int, spans: Sequence[Span]
 ) -> dict[int, list[Total]]:
     around: dict[int, list[Total]] = {device: [] for device, *_ in spans}
-    found = await bulk_insert.around(transaction, register, spans)
-    for place, time, total, rollover in found:
+    totals_around = await bulk_insert.around(transaction, register, spans)
+    for place, time, total, rollover in totals_around:
         around[spans[place][0]].append((time, total, rollover))
     return around
 
@@ -167,10 +166,12 @@ async def take_totals(
     totals: list[tuple[int, int, int, int, int | None]] = []
     rows: list[Row] = []
     for register in sorted({register for _, register in sent}):
-        own = {device: items for (device, key), items in sent.items() if key == register}
-        known = await _known(transaction, register, own)
-        for device, items in own.items():
-            merged = merge_totals(known[device], items)
+        items_of_register = {
+            device: items for (device, key), items in sent.items() if key == register
+        }
+        stored = await _known(transaction, register, items_of_register)
+        for device, items in items_of_register.items():
+            merged = merge_totals(stored[device], items)
             result[device, register] = merged
             totals += [(device, register, *total) for total in merged.totals]
             randoms = {total.time: total.random for total in items}
@@ -204,18 +205,18 @@ async def take_columns(
     there = np.array([row[:3] for row in near], np.int64).reshape(-1, 3)
 
     # All of them, by device and time: of one time the known one is first, then those sent.
-    known = there.shape[0]
+    stored_count = there.shape[0]
     whose = np.concatenate([there[:, 0], place])
     when = np.concatenate([there[:, 1], columns.times])
     totals = np.concatenate([there[:, 2], columns.quantities])
-    sent = np.arange(whose.size) - known
+    sent = np.arange(whose.size) - stored_count
     order = np.lexsort((sent, when, whose))
     whose, when, totals, sent = whose[order], when[order], totals[order], sent[order]
     heads = np.concatenate(([True], (whose[1:] != whose[:-1]) | (when[1:] != when[:-1])))
     same = totals == totals[np.maximum.accumulate(np.where(heads, np.arange(heads.size), 0))]
-    found = np.where(heads, 0, np.where(same, 1, 2)).astype(np.int8)
+    outcome_of = np.where(heads, 0, np.where(same, 1, 2)).astype(np.int8)
     outcomes = np.empty(columns.times.size, np.int8)
-    outcomes[sent[sent >= 0]] = found[sent >= 0]
+    outcomes[sent[sent >= 0]] = outcome_of[sent >= 0]
 
     whose, when, totals, sent = whose[heads], when[heads], totals[heads], sent[heads]
     follows = whose[1:] == whose[:-1]
@@ -236,23 +237,23 @@ async def take_columns(
         ],
     )
     changed = np.flatnonzero(follows & (new[1:] | new[:-1]) & ~falls[1:])
-    own = np.where(new[changed], sent[changed], first[whose[changed]])
+    columns_of = np.where(new[changed], sent[changed], first[whose[changed]])
     # A known reading that has had none after it is not booked yet: its place is made up.
-    randoms = np.where(new[changed], columns.randoms[own], columns.randoms[own] ^ 1)
+    randoms = np.where(new[changed], columns.randoms[columns_of], columns.randoms[columns_of] ^ 1)
     booked = (
-        *(when[changed], devices[whose[changed]], columns.curators[own]),
+        *(when[changed], devices[whose[changed]], columns.curators[columns_of]),
         *(np.minimum(steps[changed], MAX_STORED), randoms),
     )
     by_place = np.lexsort((booked[1], booked[0]))
     rows = zip(*(column[by_place].tolist() for column in booked), strict=True)
     await bulk_insert.put_readings(transaction, [(register, *row, None) for row in rows])
 
-    left = np.flatnonzero(uneven[place])
-    if left.size:
+    places_left = np.flatnonzero(uneven[place])
+    if places_left.size:
         items: dict[Meter, list[Sent]] = {}
         places: dict[Meter, list[int]] = {}
-        some = columns[left]
-        sending = _lists(left, some.times, some.devices, some.quantities, some.randoms)
+        some = columns[places_left]
+        sending = _lists(places_left, some.times, some.devices, some.quantities, some.randoms)
         for number, time, device, total, random in sending:
             items.setdefault((device, register), []).append(Sent(time, total, rollover, random))
             places.setdefault((device, register), []).append(number)

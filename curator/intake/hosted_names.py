@@ -92,17 +92,17 @@ class Names:
         indices = np.empty(len(names), np.int64)
         order = np.argsort(heads)  # in order: neighbours are found in the processor's cache
         indices[order] = self._places.searchsorted(heads[order])
-        left = np.arange(len(names))
+        places_left = np.arange(len(names))
         # Equal heads are neighbours, and mostly alone.
-        while left.size:
-            left = left[indices[left] < self._places.size]
-            places = self._places[indices[left]]
-            same = places & ~_LOW == heads[left]
-            left, numbers = left[same], (places[same] & _LOW).astype(np.int64)
-            proved = self._proofs[numbers] == proofs[left]
-            keys[left[proved]] = numbers[proved]
-            left = left[~proved]
-            indices[left] += 1
+        while places_left.size:
+            places_left = places_left[indices[places_left] < self._places.size]
+            places = self._places[indices[places_left]]
+            same = places & ~_LOW == heads[places_left]
+            places_left, numbers = places_left[same], (places[same] & _LOW).astype(np.int64)
+            proved = self._proofs[numbers] == proofs[places_left]
+            keys[places_left[proved]] = numbers[proved]
+            places_left = places_left[~proved]
+            indices[places_left] += 1
         if self._fresh:
             for index in np.flatnonzero(keys == ABSENT).tolist():
                 keys[index] = self._fresh.get(names[index], ABSENT)
@@ -175,38 +175,40 @@ class Hosted:
         pairs = list(dict.fromkeys(wanted))
         keys = self._find(pairs)
         missing = [pairs[index] for index in np.flatnonzero(keys == ABSENT).tolist()]
-        made = await store.add_devices(transaction, missing) if missing else {}
-        return dict(zip(pairs, keys.tolist(), strict=True)) | made
+        added = await store.add_devices(transaction, missing) if missing else {}
+        return dict(zip(pairs, keys.tolist(), strict=True)) | added
 
     def remember(self, made: dict[Device, int]) -> None:
         """Remember device keys that are durable."""
         places = self._find(list(made)).tolist()
         new = [pair for pair, key in zip(made, places, strict=True) if key == ABSENT]
-        own = self._are_own(new).tolist()
-        names = [None if same else name for (_, name), same in zip(new, own, strict=True)]
+        is_own = self._are_own(new).tolist()
+        names = [None if same else name for (_, name), same in zip(new, is_own, strict=True)]
         self._keep([owner for owner, _ in new], names, [made[pair] for pair in new])
 
     def _keep(self, owners: list[int], names: list[str | None], keys: list[int]) -> None:
         """Devices with their keys; no name is that of the curator."""
-        own = np.array([name is None for name in names], np.bool_)
-        self._own[np.array(owners, np.int64)[own]] = np.array(keys, np.int64)[own] + 1
-        others = np.flatnonzero(~own).tolist()
-        named = [_named(owners[index], names[index] or "") for index in others]
-        self._devices.add(named, [keys[index] for index in others])
+        is_own = np.array([name is None for name in names], np.bool_)
+        self._own[np.array(owners, np.int64)[is_own]] = np.array(keys, np.int64)[is_own] + 1
+        named_places = np.flatnonzero(~is_own).tolist()
+        named = [_named(owners[index], names[index] or "") for index in named_places]
+        self._devices.add(named, [keys[index] for index in named_places])
 
     def _find(self, pairs: Sequence[Device]) -> NDArray[np.int64]:
         keys = np.full(len(pairs), ABSENT, np.int64)
-        own = self._are_own(pairs)
-        keys[own] = self._own[_owners(pairs)[own]] - 1
-        others = np.flatnonzero(~own).tolist()
-        keys[others] = self._devices.find_all([_named(*pairs[index]) for index in others])
+        is_own = self._are_own(pairs)
+        keys[is_own] = self._own[_owners(pairs)[is_own]] - 1
+        named_places = np.flatnonzero(~is_own).tolist()
+        keys[named_places] = self._devices.find_all(
+            [_named(*pairs[index]) for index in named_places]
+        )
         return keys
 
     def _are_own(self, pairs: Sequence[Device]) -> NDArray[np.bool_]:
         """Which devices are named as their curators."""
         keys = self._curators.find_all([name for _, name in pairs])
-        own: NDArray[np.bool_] = keys == _owners(pairs)
-        return own
+        is_own: NDArray[np.bool_] = keys == _owners(pairs)
+        return is_own
 
 
 def _owners(pairs: Sequence[Device]) -> NDArray[np.int64]:

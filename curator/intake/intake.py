@@ -125,10 +125,10 @@ class Intake:
 
     def curator_of(self, named: str | None, caller: Principal) -> tuple[int, str]:
         """Key and name of the reading's curator; checks that the caller may send for it."""
-        own = None if caller.has(Scope.OPERATOR) else caller.subject
+        own_curator = None if caller.has(Scope.OPERATOR) else caller.subject
         if named is None:
-            named = own
-        elif own is not None and named != own:
+            named = own_curator
+        elif own_curator is not None and named != own_curator:
             raise ForeignCurator(pointer="/curator")
         if named is None:
             named = self.hosted.only
@@ -181,24 +181,24 @@ class Intake:
         corrected: set[int] = set()
         async with self._store.begin(large=len(parsed) >= LARGE_ROWS) as transaction:
             if parsed:
-                kept = await store.kept_registers(
+                registers = await store.kept_registers(
                     transaction, [(item.register, UNITS[item.unit].base) for *_, item in parsed]
                 )
                 fitting = []
                 for place in parsed:
                     index, *_, item = place
                     try:
-                        suits(mismatch(item.register, item.unit, kept[item.register].base))
+                        suits(mismatch(item.register, item.unit, registers[item.register].base))
                         fitting.append(place)
                     except BadItem as error:
                         answers[index] = rejected(index, error)
                 devices = await self.hosted.devices(
                     transaction, [(curator, device) for _, curator, device, _ in fitting]
                 )
-                statuses, corrected = await self._write(transaction, fitting, devices, kept)
+                statuses, corrected = await self._write(transaction, fitting, devices, registers)
                 for index, status in statuses:
                     answers[index] = _answer(index, status)
-            taken: dict[str, list[tuple[int, int, Sender]]] = {}
+            writes: dict[str, list[tuple[int, int, Sender]]] = {}
             spans: dict[Sender, tuple[int, int]] = {}
             duplicates, corrections, lates = (Counter[Sender]() for _ in range(3))
             for index, curator, device, item in parsed:
@@ -207,15 +207,15 @@ class Intake:
                 tally[curator, TALLIES[answer.status]] += 1
                 if answer.status not in (Status.ACCEPTED, Status.DUPLICATE):
                     continue
-                sender = (kept[item.register].key, devices[curator, device], curator)
+                sender = (registers[item.register].key, devices[curator, device], curator)
                 first, last = spans.get(sender, (item.time, item.time))
                 spans[sender] = min(first, item.time), max(last, item.time)
                 if answer.status is Status.DUPLICATE:
                     duplicates[sender] += 1
                     continue
                 corrections[sender] += index in corrected
-                taken.setdefault(item.register, []).append((item.time, curator, sender))
-            for register, places in taken.items():
+                writes.setdefault(item.register, []).append((item.time, curator, sender))
+            for register, places in writes.items():
                 times, owners, senders = zip(*places, strict=True)
                 late = await after_release(transaction, register, times, owners)
                 for number in np.flatnonzero(late).tolist():
@@ -299,10 +299,10 @@ class Intake:
         if not rows:
             return [], set()
         order = sorted(range(len(rows)), key=lambda i: rows[i][:3])
-        taken = await store.insert_readings(transaction, [rows[i] for i in order])
+        conflicting = await store.insert_readings(transaction, [rows[i] for i in order])
         statuses = dict.fromkeys(range(len(rows)), Status.ACCEPTED)
         corrected: list[int] = []
-        for position, same in sorted(taken):
+        for position, same in sorted(conflicting):
             i = order[position]
             if same:
                 statuses[i] = Status.DUPLICATE
@@ -325,9 +325,9 @@ class Intake:
         not one of the register."""
         times, devices, owners, quantities = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
-            kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
-            suits(mismatch(register, unit, kept[register].base))
-            key = kept[register].key
+            registers = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
+            suits(mismatch(register, unit, registers[register].base))
+            key = registers[register].key
             randoms = self._words(times.size)
             stored = await insert_columns(
                 transaction, key, Columns(times, devices, owners, quantities, randoms)
@@ -351,12 +351,12 @@ class Intake:
         nano-units."""
         times, devices, owners, totals = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
-            kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
-            suits(mismatch(register, unit, kept[register].base))
-            key = kept[register].key
+            registers = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
+            suits(mismatch(register, unit, registers[register].base))
+            key = registers[register].key
             columns_sent = Columns(times, devices, owners, totals, self._words(times.size))
-            found = await take_columns(transaction, key, columns_sent, rollover)
-            outcomes = {Status(name): found == at for at, name in enumerate(OUTCOMES)}
+            outcome_of = await take_columns(transaction, key, columns_sent, rollover)
+            outcomes = {Status(name): outcome_of == at for at, name in enumerate(OUTCOMES)}
             await self._note_columns(transaction, (register, key), columns, outcomes)
         return _counted(outcomes)
 
@@ -409,9 +409,9 @@ class Intake:
     async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""
         async with self._store.begin(large=len(wanted) >= LARGE_ROWS) as transaction:
-            made = await self.hosted.devices(transaction, wanted)
-        self.hosted.remember(made)
-        return made
+            key_of = await self.hosted.devices(transaction, wanted)
+        self.hosted.remember(key_of)
+        return key_of
 
 
 def _counted(outcomes: Mapping[Status, NDArray[np.bool_]]) -> Counter[Status]:
@@ -456,8 +456,10 @@ async def together(
     answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
     answers_of, begin = [], 0
     for raws, _ in requests:
-        own = answers[begin : begin + len(raws)]
-        answers_of.append([replace(answer, index=answer.index - begin) for answer in own])
+        answers_of_request = answers[begin : begin + len(raws)]
+        answers_of.append(
+            [replace(answer, index=answer.index - begin) for answer in answers_of_request]
+        )
         begin += len(raws)
     return answers_of
 

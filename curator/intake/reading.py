@@ -197,9 +197,9 @@ def _without(raw: dict[str, Any], field: str, times: Times) -> dict[str, Any]:
     if len(rest) == len(raw):  # a name of more than 64 characters
         rest = {name: value for name, value in rest.items() if name in FIELDS}
     register = rest.get("register", units.DEFAULT)
-    known = units.register_of(units.OBIS.get(register, register)) if field == "unit" else None
+    entry = units.register_of(units.OBIS.get(register, register)) if field == "unit" else None
     right: dict[str, Any] = {
-        "unit": "mV" if known is None else units.smallest(known.base),
+        "unit": "mV" if entry is None else units.smallest(entry.base),
         "register": "any",
         "time": Decimal(times.earliest // 1000 + 1),
         "value": Decimal(0),
@@ -320,8 +320,8 @@ def to_nano(value: Any, unit: str, field: str, most: int = MAX_STORED) -> int:
         # Most texts, of which a vector has up to a million: digits alone, five times as fast.
         factor = UNITS[unit].factor
         if _PLAIN.fullmatch(value) and factor.denominator == 1:
-            whole, _, part = value.partition(".")
-            nano = int(whole + part.ljust(9, "0")) * factor.numerator
+            digits, _, part = value.partition(".")
+            nano = int(digits + part.ljust(9, "0")) * factor.numerator
             return nano if abs(nano) <= most else refuse(field, "is too large to be stored")
         if not _DECIMAL.fullmatch(value):
             refuse(field, "is not a decimal number")

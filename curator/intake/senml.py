@@ -82,9 +82,9 @@ class Resolver:
                 self._base(record)
         value = record.get("v")
         if value is None:
-            for label, what in (("vs", "a text"), ("vb", "a truth value"), ("vd", "data")):
+            for label, form in (("vs", "a text"), ("vb", "a truth value"), ("vd", "data")):
                 if label in record:
-                    raise BadItem(f"is {what}, and a reading is a number", pointer=f"/{label}")
+                    raise BadItem(f"is {form}, and a reading is a number", pointer=f"/{label}")
             if record.keys() <= _BASE and "bv" not in record:
                 return None
             if "s" in record:
@@ -138,9 +138,9 @@ def _labelled(raw: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _microseconds(time: Decimal) -> int:
-    whole = int(time)
-    if whole == time:
-        return whole * 10**6
+    seconds = int(time)
+    if seconds == time:
+        return seconds * 10**6
     return int((time * 10**6).to_integral_value(ROUND_FLOOR))
 
 
@@ -192,10 +192,10 @@ def records_of(body: bytes, form: str, most: int) -> list[Any]:
 
 def _one_cbor(body: bytes) -> Any:
     stream = io.BytesIO(body)
-    found = cbor2.load(stream)
+    document = cbor2.load(stream)
     if stream.tell() != len(body):
         raise ValueError("more follows")
-    return found
+    return document
 
 
 def items_of_senml(
@@ -259,6 +259,6 @@ def booked_as(found: Measurement, register: str | None, kind: Kind | None) -> tu
     if name is None:
         detail = "ends in no register: device/energy_import, for example"
         raise BadItem(detail, pointer="/n")
-    taken = units.register_of(name)
-    suits = kind is not None and (taken is None or kind in taken.kinds)
+    entry = units.register_of(name)
+    suits = kind is not None and (entry is None or kind in entry.kinds)
     return name, kind if suits and kind is not None else units.kind_of(name)

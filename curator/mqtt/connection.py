@@ -166,8 +166,8 @@ class Connection:
             try:
                 await self._session()
             except Exception as error:
-                said = {"attempt": self._failures, "reason": _reason(error)}
-                _logger.warning("broker_lost", **said, **describe(error))
+                details = {"attempt": self._failures, "reason": _reason(error)}
+                _logger.warning("broker_lost", **details, **describe(error))
                 self._connections.labels("lost" if self._up else "failed").inc()
             finally:
                 self._set(False)

@@ -93,9 +93,13 @@ class TopicRule(WireModel):
 
     @model_validator(mode="after")
     def _readings_of_the_payload(self) -> TopicRule:
-        own = self.payload in ("readings", "senml")
+        reads_readings = self.payload in ("readings", "senml")
         require(self.payload == "senml" or self.kind is None, self, "kind is of senml only")
-        require(own != bool(self.readings), self, "readings are listed for json and text only")
+        require(
+            reads_readings != bool(self.readings),
+            self,
+            "readings are listed for json and text only",
+        )
         pointed = all(
             (rule.value is not None) == (self.payload == "json") for rule in self.readings
         )
@@ -156,10 +160,10 @@ def _pattern(level: str) -> str:
 
 def load(names: str) -> tuple[Mapping, ...]:
     """Mappings by name (`READY`) or path, with commas between. Raises BadMapping."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if not wanted:
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed:
         raise BadMapping("name at least one mapping")
-    return tuple(_load(name) for name in wanted)
+    return tuple(_load(name) for name in listed)
 
 
 def _load(name: str) -> Mapping:

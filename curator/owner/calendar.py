@@ -133,8 +133,8 @@ async def sheet(
         keys = [device.device for device in of.devices]
         stored, first = await store.of_devices(transaction, of.key, keys, span, INSTANTS)
     if first is not None:  # the day that is cut is not shown, unless there is no other
-        whole = min(int(np.searchsorted(bounds, first)), DAYS - 1)
-        days, bounds = days[whole:], bounds[whole:]
+        first_day = min(int(np.searchsorted(bounds, first)), DAYS - 1)
+        days, bounds = days[first_day:], bounds[first_day:]
     devices = [] if of is None else of.devices
     calendar = Calendar(
         curator=row.id,

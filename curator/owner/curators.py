@@ -101,18 +101,18 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
     flags = {name: np.zeros(count, np.bool_) for name in Filter}
     for party in await store.list_parties(transaction):
         span = slice(party.first_key, party.first_key + party.curators)
-        whole = (0, party.curators)
-        for policy, members in await holding(transaction, party, default, *whole):
+        all_keys = (0, party.curators)
+        for policy, members in await holding(transaction, party, default, *all_keys):
             most = policy.limits(PrivacyUnit.CURATOR).period.epsilon
             if most is None:
                 continue
-            spent = await accounts.totals(transaction, party.id, policy.period_s, now, whole)
+            spent = await accounts.totals(transaction, party.id, policy.period_s, now, all_keys)
             allowed = int(most * MICRO)
             rest = np.maximum(allowed - spent.epsilon, 0)
             stricter = members & ((limit[span] == _NO_LIMIT) | (rest < left[span]))
             left[span][stricter] = rest[stricter]
             limit[span][stricter] = allowed
-        ever = await accounts.totals(transaction, party.id, LIFETIME, now, whole)
+        ever = await accounts.totals(transaction, party.id, LIFETIME, now, all_keys)
         flags[Filter.WITHOUT_BOUND][span] = ever.epsilon >= INFINITE
         flags[Filter.STOPPED][span] = await stops.members(
             transaction, party.first_key, party.curators
@@ -121,8 +121,8 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
     flags[Filter.SILENT] = np.ones(count, np.bool_)
     heard = await intake_counts.sent_since(transaction, epoch_microseconds(now - SILENT))
     flags[Filter.SILENT][heard] = False
-    own = await store.own_policies(transaction, 0, count)
-    flags[Filter.OWN_POLICY][[key for key, *_ in own]] = True
+    policies = await store.own_policies(transaction, 0, count)
+    flags[Filter.OWN_POLICY][[key for key, *_ in policies]] = True
     return Standing(left, limit, flags)
 
 
@@ -156,11 +156,11 @@ async def page_of_curators(
 
 
 def _listed(row: CuratorRow, state: Standing, newest_us: int | None) -> Listed:
-    left, limit = int(state.left[row.key]), int(state.limit[row.key])
+    budget_left, limit = int(state.left[row.key]), int(state.limit[row.key])
     return Listed(
         id=row.id,
         party=row.party,
-        left=None if limit == _NO_LIMIT else Fraction(left, MICRO),
+        left=None if limit == _NO_LIMIT else Fraction(budget_left, MICRO),
         limit=None if limit == _NO_LIMIT else Fraction(limit, MICRO),
         without_bound=bool(state.flags[Filter.WITHOUT_BOUND][row.key]),
         accepted=row.accepted,
@@ -220,11 +220,11 @@ async def list_curators(
     only: Only = None,
 ) -> Response:
     after = page.after_number()
-    wanted = Asked(prefix, only, -1 if after is None else after, page.limit)
+    asked_page = Asked(prefix, only, -1 if after is None else after, page.limit)
     default = await policies.current()
     async with database.reading() as transaction:
         state = await standing(transaction, default, clock.now())
-        items, total, following = await page_of_curators(transaction, state, wanted)
+        items, total, following = await page_of_curators(transaction, state, asked_page)
     return page_of(request, ListOfCurators(curators=tuple(items), total=total), following)
 
 

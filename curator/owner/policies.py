@@ -129,7 +129,7 @@ def answered(
         for policy in policies
         for unit in PrivacyUnit
     ]
-    seen: set[tuple[bytes, str]] = set()
+    windows: set[tuple[bytes, str]] = set()
     summed: dict[str, list[Window]] = defaultdict(list)
     begun: set[str] = set()
     outcomes: Counter[str] = Counter()
@@ -141,14 +141,14 @@ def answered(
         charges = _charges(descriptor, jobs.get(job))
         window = (descriptor.query.digest(), descriptor.window.model_dump_json())
         exact = summed[descriptor.query.register_name] if descriptor.query.rule else []
-        ground = WindowContributed.name if window in seen else None
+        ground = WindowContributed.name if window in windows else None
         asked = descriptor.window
-        if any(each.start < asked.end and asked.start < each.end for each in exact):
+        if any(earlier.start < asked.end and asked.start < earlier.end for earlier in exact):
             ground = ground or InExactSum.name
         name = _refusal(policies, ledgers, descriptor, charges, anchors, ground)
         outcomes[name or "answered"] += 1
         if name is None:
-            seen.add(window)
+            windows.add(window)
             exact.append(asked)
             begun.add(job)
             for _, ledger in ledgers:
@@ -309,7 +309,7 @@ class WiderThanTheOperators(Invalid):
 
 def check_stricter(owner: Policy, operator: Policy) -> None:
     """Raise WiderThanTheOperators with each field that is wider, and the operator's limit."""
-    errors = [FieldError(pointer, said) for pointer, said in wider(owner, operator)]
+    errors = [FieldError(pointer, sentence) for pointer, sentence in wider(owner, operator)]
     if errors:
         raise WiderThanTheOperators(errors=errors)
 
@@ -356,9 +356,9 @@ def _wider_limits(owner: Limits, operator: Limits) -> Iterator[tuple[str, str]]:
     for name in Limits.model_fields:
         most = getattr(operator, name).model_dump(mode="json")
         for figure, text in most.items():
-            own = getattr(getattr(owner, name), figure)
+            own_limit = getattr(getattr(owner, name), figure)
             limit = getattr(getattr(operator, name), figure)
-            if limit is not None and (own is None or own > limit):
+            if limit is not None and (own_limit is None or own_limit > limit):
                 yield f"{name}/{figure}", text
 
 

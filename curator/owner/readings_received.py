@@ -117,10 +117,10 @@ def span_of(
 
 def _aligned(at: datetime, step: timedelta, *, up: bool) -> datetime:
     size = step // timedelta(microseconds=1)
-    whole = epoch_microseconds(at) // size * size
-    if up and whole < epoch_microseconds(at):
-        whole += size
-    return from_epoch_microseconds(whole)
+    aligned = epoch_microseconds(at) // size * size
+    if up and aligned < epoch_microseconds(at):
+        aligned += size
+    return from_epoch_microseconds(aligned)
 
 
 async def intake(transaction: Transaction, first: datetime, last: datetime) -> IntakeFlow:

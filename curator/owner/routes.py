@@ -246,5 +246,5 @@ async def get_calendar(
 ) -> Calendar:
     zone = zone_of(timezone, settings)
     async with own.reading() as (transaction, row, _):
-        made = await calendar.sheet(transaction, row, register, to, zone, clock.now())
-    return made.calendar
+        sheet_made = await calendar.sheet(transaction, row, register, to, zone, clock.now())
+    return sheet_made.calendar

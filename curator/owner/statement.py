@@ -501,17 +501,17 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
         bases = await store.register_bases(transaction, name)
         if not bases:
             return f"no reading of {name} was ever stored"
-        kept = " and ".join(DIMENSIONS[base_unit].name for base_unit in bases)
-        return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base].name}"
+        units_kept = " and ".join(DIMENSIONS[base_unit].name for base_unit in bases)
+        return f"{name} is kept as {units_kept}, and the query asks for {DIMENSIONS[base].name}"
     window = descriptor.window
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
     lengths = await store.lengths(transaction, key, curator, start, end)
     if not lengths:
         return f"there is no reading of {name} in the window"
-    wanted = reading_dimension(query) if reads_vectors(query) else None
-    if wanted in lengths:
+    dimension = reading_dimension(query) if reads_vectors(query) else None
+    if dimension in lengths:
         return f"the readings of {name} in the window came after the contribution was made"
-    wanted_form = "numbers" if wanted is None else f"vectors of {wanted}"
+    wanted_form = "numbers" if dimension is None else f"vectors of {dimension}"
     return f"the readings of {name} in the window are not the {wanted_form} that the query asks for"
 
 
@@ -589,9 +589,9 @@ async def verify_ledger(
         str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")
     ] = None,
 ) -> LedgerVerification:
-    kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
+    pinned = None if seq is None or head is None else (seq, bytes.fromhex(head))
     async with database.reading() as transaction:
-        outcome = await verify(transaction, kept)
+        outcome = await verify(transaction, pinned)
     broken = None
     if outcome.broken is not None:
         broken = BrokenRow(row=outcome.broken[0], reason=outcome.broken[1])

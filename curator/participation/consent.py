@@ -361,7 +361,9 @@ class Refusing:
         by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
         for decision in fresh:
             by_coordinator[parties[decision.party].coordinator_url].append(decision)
-        await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
+        await asyncio.gather(
+            *(self._tell(requests, parties) for requests in by_coordinator.values())
+        )
 
     async def _tell(self, decided: Sequence[Decided], parties: Mapping[str, PartyRow]) -> None:
         """Report to one coordinator; if it does not answer, the rest waits for the next pass."""

@@ -216,9 +216,9 @@ class Contributor:
         if debit is not None:
             charges = _charges_of_job(descriptor, debit)
         work = Work(replace(terms, seal_keys=seal_keys), charges, await self._policy(), debit)
-        left = await self._left(work, willing)
+        portions_left = await self._left(work, willing)
         source = await self._source(descriptor, question)
-        for group in groups(left, source.reach):
+        for group in groups(portions_left, source.reach):
             window: Window = source
             if not read_in_blocks(terms, group, source.reach):
                 window = await self._load(source, keys_of(group, terms.invited))
@@ -277,19 +277,19 @@ class Contributor:
         ids = [task.contribution.id for task in tasks]
         async with self._store.reading() as transaction:
             done = await accounts.debited_segments(transaction, ids)
-        left: list[Portion] = []
-        whole = []
+        portions_left: list[Portion] = []
+        finished = []
         for task in tasks:
             own_portions = portions(
                 task, work.terms.descriptor.segment_size, done[task.contribution.id]
             )
-            left += own_portions
+            portions_left += own_portions
             if not own_portions:
-                whole.append(task.contribution.id)
-        if whole:
+                finished.append(task.contribution.id)
+        if finished:
             async with self._store.begin() as transaction:
-                await outbox.set_state(transaction, whole, State.PREPARED, self._clock.now())
-        return left
+                await outbox.set_state(transaction, finished, State.PREPARED, self._clock.now())
+        return portions_left
 
     async def _source(
         self, descriptor: RoundDescriptor, question: Question | None
@@ -371,18 +371,18 @@ class Contributor:
         sealed: list[Sealed] = []
         ids = list({portion.task.contribution.id: None for portion in portions})
         done = await accounts.debited_segments(transaction, ids)
-        left = [
+        portions_left = [
             portion
             for portion in portions  # another process may have been faster
             if portion.span.segment not in done[portion.task.contribution.id]
         ]
-        decided = [await self._decide(transaction, work, run) for run in runs(left)]
+        decided = [await self._decide(transaction, work, run) for run in runs(portions_left)]
         every = [portion for run in decided for portion in run]
         if every:
             prepared = iter(await self._prepared(transaction, lot, every))
             for run in filter(None, decided):
-                own = [next(prepared) for _ in run]
-                sealed += await self._debit(transaction, work, run, own)
+                prepared_portions = [next(prepared) for _ in run]
+                sealed += await self._debit(transaction, work, run, prepared_portions)
                 done[run[0].portion.task.contribution.id].update(
                     portion.portion.span.segment for portion in run
                 )
@@ -395,7 +395,7 @@ class Contributor:
             if portion.last
         }
         for state in set(ended.values()):
-            chosen = [contribution for contribution, found in ended.items() if found is state]
+            chosen = [contribution for contribution, ended_in in ended.items() if ended_in is state]
             await outbox.set_state(transaction, chosen, state, self._clock.now())
         return Written(sealed, ended)
 
@@ -432,8 +432,8 @@ class Contributor:
                 return await asyncio.to_thread(prepare, terms, decided, window)
             await asyncio.sleep(0)  # the loop serves others between lots
             return prepare(terms, decided, window)
-        (each,) = decided
-        portion, present = each.portion, each.decision.present
+        (lone_portion,) = decided
+        portion, present = lone_portion.portion, lone_portion.decision.present
         totals: list[Total] = []
         for start in range(0, present.size, window.reach):
             block, key = present[start : start + window.reach], portion.first_key + start
@@ -442,8 +442,8 @@ class Contributor:
                 present_keys = (key + np.flatnonzero(block)).tolist()
                 loaded = await loaded.admitted(transaction, terms.query, present_keys)
             totals += await asyncio.to_thread(totals_of, terms, loaded, key, block)
-        own = HostPart(portion.span, present, totals, PART)
-        return await asyncio.to_thread(prepare_parts, terms, [each.engine], [own])
+        part = HostPart(portion.span, present, totals, PART)
+        return await asyncio.to_thread(prepare_parts, terms, [lone_portion.engine], [part])
 
     async def _debit(
         self,
@@ -456,7 +456,8 @@ class Contributor:
         task, now = run[0].portion.task, self._clock.now()
         party, contribution = task.party, task.contribution.id
         debits = [
-            _debit_of(work, portion, own, now) for portion, own in zip(run, prepared, strict=True)
+            _debit_of(work, portion, prepared_portion, now)
+            for portion, prepared_portion in zip(run, prepared, strict=True)
         ]
         first, last = debits[0], debits[-1]
         members = np.zeros(last.offset + last.length - first.offset, np.bool_)
@@ -481,8 +482,8 @@ class Contributor:
                 body.session,
                 body.announce,
             )
-            for portion, own in zip(run, prepared, strict=True)
-            for body in own.bodies
+            for portion, prepared_portion in zip(run, prepared, strict=True)
+            for body in prepared_portion.bodies
         ]
 
     async def _record_grounds(
@@ -508,14 +509,14 @@ class Contributor:
 def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -> NewDebit:
     """A portion's row of the ledger: no longer than it reaches, so that later rounds of others'
     curators need not read it."""
-    portion, own = decided.portion, decided.present_only
-    present = decided.decision.present[own]
+    portion, present_portion = decided.portion, decided.present_only
+    present = decided.decision.present[present_portion]
     return NewDebit(
         contribution=portion.task.contribution.id,
         party=portion.task.party.id,
         segment=portion.span.segment,
         part=PART,
-        offset=portion.offset + own.start,
+        offset=portion.offset + present_portion.start,
         length=present.size,
         presence=sets.pack(present),
         unit=work.terms.query.privacy_unit,
@@ -540,7 +541,9 @@ def _check_parts(terms: Terms, party: PartyRow) -> None:
     if terms.proofs is None or party.kind is not PartyKind.HOST or party.first is None:
         return
     for span in spans(party.first, party.curators, terms.descriptor.segment_size):
-        own = slice(span.first, span.first + span.length)
-        awaited = span.length if terms.invited is None else int(terms.invited[own].sum())
+        numbers_of_span = slice(span.first, span.first + span.length)
+        awaited = (
+            span.length if terms.invited is None else int(terms.invited[numbers_of_span].sum())
+        )
         if awaited > terms.proofs.largest_part:
             raise DescriptorRefused("a part would be of more curators than the query's n_max")

@@ -152,8 +152,8 @@ class Delivery:
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         refused = await self._stopped(letters)
         refused |= await self._introduced([letter for letter in letters if letter not in refused])
-        left = [letter for letter in letters if letter not in refused]
-        answers = dict(zip(left, await self._carried(left), strict=True))
+        letters_left = [letter for letter in letters if letter not in refused]
+        answers = dict(zip(letters_left, await self._carried(letters_left), strict=True))
         return [{**refused, **answers}[letter] for letter in letters]
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
@@ -245,11 +245,11 @@ class Delivery:
 
     async def note(self, answers: Iterable[Answer | None]) -> bool:
         """Store the final answers of what was sent; whether all are."""
-        found = list(answers)
-        final = [answer for answer in found if answer is not None]
+        answers_of_lot = list(answers)
+        final = [answer for answer in answers_of_lot if answer is not None]
         if final:
             await self._notes.submit(final)
-        return len(final) == len(found)
+        return len(final) == len(answers_of_lot)
 
     async def finish(self, parcels: Sequence[Parcel]) -> None:
         """Close the contributions that were sent; pending ones are retried until the round no
@@ -300,7 +300,7 @@ class Delivery:
             for contribution, bodies in (await outbox.delivery_states(transaction, ids)).items()
         }
         for state in (State.DELIVERED, State.MISSED):
-            closed = [contribution for contribution, found in ended.items() if found is state]
+            closed = [contribution for contribution, ended_in in ended.items() if ended_in is state]
             await outbox.set_state(transaction, closed, state, self._clock.now())
         return [ended] * len(several)
 

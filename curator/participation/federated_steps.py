@@ -173,8 +173,8 @@ async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[st
     where the statements do not prove it."""
     attempts = {attempt.round: attempt.aborts for attempt in step.aborted or ()}
     seen_rounds = await outbox.rounds_by_id(transaction, list(attempts))
-    for name, seen in seen_rounds.items():
-        if not abort_credit(seen.signed().statement, attempts[name]):
+    for name, seen_round in seen_rounds.items():
+        if not abort_credit(seen_round.signed().statement, attempts[name]):
             raise StepRefused("the job asks a step again that may have been opened")
     return frozenset(seen_rounds)
 
@@ -214,7 +214,7 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
     terms, query = step.terms, descriptor.query
     if terms is None:
         return
-    own = JobTerms.of(
+    terms_here = JobTerms.of(
         query,
         opened=terms.opened,
         aggregators=[entry.id for entry in descriptor.aggregators],
@@ -222,7 +222,11 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
         epsilon=terms.epsilon,
         steps_at_most=terms.steps_at_most,
     )
-    if terms != own or query.privacy_unit is not PrivacyUnit.RECORD or not query.every_record:
+    if (
+        terms != terms_here
+        or query.privacy_unit is not PrivacyUnit.RECORD
+        or not query.every_record
+    ):
         raise StepRefused("the job's terms are not those of its round")
     if step.step > terms.steps_at_most:
         raise StepRefused("the job asks more steps than its terms say")

@@ -141,17 +141,22 @@ class Planning:
     async def take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> tuple[set[str], bool]:
         """Plan what was not listed before. The ids of all listed, and whether one of them is no
         sound descriptor of these coordinators."""
-        taken, texts = self._taken.get(frozenset(known), {}), [to_json(item) for item in items]
-        fresh = {text: found for text in texts if text not in taken and (found := _parsed(text))}
-        held: set[str] = set()
+        read_before, texts = (
+            self._taken.get(frozenset(known), {}),
+            [to_json(item) for item in items],
+        )
+        fresh = {
+            text: parsed for text in texts if text not in read_before and (parsed := _parsed(text))
+        }
+        round_ids: set[str] = set()
         for coordinator in known:
-            held |= await self._plan(fresh.values(), coordinator)
-        rounds = taken | {text: signed.statement.round for text, signed in fresh.items()}
+            round_ids |= await self._plan(fresh.values(), coordinator)
+        rounds = read_before | {text: signed.statement.round for text, signed in fresh.items()}
         listed = {text: rounds[text] for text in texts if text in rounds}
         self._taken[frozenset(known)] = {  # what does not hold now may hold later
-            text: name for text, name in listed.items() if text in taken or name in held
+            text: name for text, name in listed.items() if text in read_before or name in round_ids
         }
-        foreign = any(signed.statement.round not in held for signed in fresh.values())
+        foreign = any(signed.statement.round not in round_ids for signed in fresh.values())
         return set(listed.values()), foreign
 
     async def _plan(
@@ -181,12 +186,12 @@ class Planning:
                     _planning_logger.warning("descriptor_changed", round=name)
                     del checked[name]
             await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - stored])
-            taken = await outbox.parties_of(transaction, list(checked))
+            enrolled_in = await outbox.parties_of(transaction, list(checked))
             plans = [
                 Plan(name, party, self._moment_of(signed.statement, now))
                 for name, signed in checked.items()
                 for party in enrolled.get(signed.statement.deployment, ())
-                if party not in taken[name]
+                if party not in enrolled_in[name]
             ]
             await outbox.plan(transaction, plans, now)
 

@@ -349,8 +349,10 @@ def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> con
     own = PrivacyUnit(encoding.ledger_unit)
     other = next(unit for unit in PrivacyUnit if unit is not own)
     charges = {
-        unit: Charge.of(*[UNVERIFIED if found is None else accounting.Cost(*found)] * 2)
-        for unit, found in ((own, cost), (other, encoding.other_cost))
+        unit: Charge.of(
+            *[UNVERIFIED if cost_in_unit is None else accounting.Cost(*cost_in_unit)] * 2
+        )
+        for unit, cost_in_unit in ((own, cost), (other, encoding.other_cost))
     }
     return consent.Asked(own, descriptor.window, charges)
 

@@ -91,8 +91,8 @@ def portions(task: Task, segment_size: int, done: Collection[int]) -> list[Porti
         parts = spans(party.first, party.curators, segment_size)
     else:
         parts = [_LONE]
-    left = [span for span in parts if span.segment not in done]
-    return [Portion(task, span, span is left[-1]) for span in left]
+    spans_left = [span for span in parts if span.segment not in done]
+    return [Portion(task, span, span is spans_left[-1]) for span in spans_left]
 
 
 def concerned(portion: Portion, invited: Bits | None) -> slice:
@@ -109,7 +109,11 @@ def concerned(portion: Portion, invited: Bits | None) -> slice:
 def keys_of(some: Sequence[Portion], invited: Bits | None = None) -> tuple[int, int]:
     """The half-open range of keys that holds all invited curators of some portions."""
     near = [(portion.first_key, concerned(portion, invited)) for portion in some]
-    keys = [(first + own.start, first + own.stop) for first, own in near if own.stop > own.start]
+    keys = [
+        (first + window.start, first + window.stop)
+        for first, window in near
+        if window.stop > window.start
+    ]
     if not keys:
         return some[0].first_key, some[0].first_key
     return min(first for first, _ in keys), max(end for _, end in keys)
@@ -198,8 +202,8 @@ def _prepare_lone(
     if not decided:
         return []
     if isinstance(window, WindowReadings):
-        own = [window.of(item.portion.first_key, item.decision.present) for item in decided]
-        return prepare_together(terms, [item.engine for item in decided], joined(own))
+        windows = [window.of(item.portion.first_key, item.decision.present) for item in decided]
+        return prepare_together(terms, [item.engine for item in decided], joined(windows))
     return [
         item.engine.prepare(terms, window.of(item.portion.first_key, item.decision.present))
         for item in decided

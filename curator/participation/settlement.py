@@ -189,7 +189,7 @@ class Settling:
         A coordinator that refuses a report is not sent it again.
         """
         every = [item for items in contributions.values() for item in items]
-        said: defaultdict[str, list[Said]] = defaultdict(list)
+        reports_of: defaultdict[str, list[Said]] = defaultdict(list)
         for some in batches(every, lambda item: parties[item.party].curators, CURATORS):
             curators = {item.id: parties[item.party].curators for item in some}
             async with self.database.reading() as transaction:
@@ -198,9 +198,9 @@ class Settling:
                 party = parties[item.party]
                 if party.coordinator_token is not None:
                     report = Said(item.round, party.coordinator_token, pack(members[item.id]))
-                    said[party.coordinator_url].append(report)
+                    reports_of[party.coordinator_url].append(report)
         silent: set[str] = set()
-        for url, reports in said.items():
+        for url, reports in reports_of.items():
             for together in batches(
                 reports, lambda report: len(report.members), TOGETHER_BYTES, TOGETHER
             ):

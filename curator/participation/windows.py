@@ -63,9 +63,9 @@ class WindowReadings:
     def within(self, keys: tuple[int, int]) -> WindowReadings:
         """A copy of those of the curators with keys in a half-open range."""
         start, end = np.searchsorted(self.curator, np.array(keys, np.int32))
-        own = slice(start, end)
+        part = slice(start, end)
         return WindowReadings(
-            self.curator[own].copy(), self.quantity[own].copy(), self.offset[own].copy()
+            self.curator[part].copy(), self.quantity[part].copy(), self.offset[part].copy()
         )
 
 
@@ -182,7 +182,7 @@ async def _sources(
         if name not in registers:
             registers[name] = await store.register_key(transaction, *name)
         register = registers[name]
-        own: Sequence[store.WindowPage] = ()
+        page: Sequence[store.WindowPage] = ()
         numbers = 0
         if register is not None and reads_vectors(query):
             numbers = dimension(query) * await store.count_rows(transaction, register, *instants)
@@ -193,11 +193,11 @@ async def _sources(
                     await store.window_pages(transaction, *place),
                     await blocks.count(transaction, *place),
                 )
-            own, in_blocks = pages[place]
-            numbers = len(own) * store.WINDOW_PAGE + in_blocks
+            page, in_blocks = pages[place]
+            numbers = len(page) * store.WINDOW_PAGE + in_blocks
         reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
         rows = max(hosted, numbers - store.WINDOW_PAGE)
-        sources.append(ReadingSource(query, descriptor.window, register, own, reach, rows))
+        sources.append(ReadingSource(query, descriptor.window, register, page, reach, rows))
     return sources
 
 
@@ -212,29 +212,29 @@ def _is_large(scan: _Scan) -> bool:
 
 async def _scans(transaction: Transaction, scans: Sequence[_Scan]) -> list[WindowReadings]:
     """What each reads; one scan serves those of the same numbers, as far as it may reach."""
-    found: dict[int, WindowReadings] = {}
+    readings_of: dict[int, WindowReadings] = {}
     for places in _shared(scans):
         if len(places) == 1:
             source, keys = scans[places[0]]
-            found[places[0]] = await source.load(transaction, keys)
+            readings_of[places[0]] = await source.load(transaction, keys)
             continue
         source, _ = scans[places[0]]
         ordered = [place for place in places if scans[place][0].fills_slots]
-        others = [place for place in places if not scans[place][0].fills_slots]
-        if others:
-            whole = await source.untimed(transaction, _hull(scans, others))
-            for place in others:
-                each, keys = scans[place]
-                own = whole.within(keys)
-                if each.suffices(own):
-                    found[place] = own
+        unordered = [place for place in places if not scans[place][0].fills_slots]
+        if unordered:
+            window_readings = await source.untimed(transaction, _hull(scans, unordered))
+            for place in unordered:
+                scan, keys = scans[place]
+                scan_readings = window_readings.within(keys)
+                if scan.suffices(scan_readings):
+                    readings_of[place] = scan_readings
                 else:
                     ordered.append(place)
-            del whole
+            del window_readings
         if ordered:
-            whole = await source.timed(transaction, _hull(scans, ordered))
-            found |= {place: whole.within(scans[place][1]) for place in ordered}
-    return [found[place] for place in range(len(scans))]
+            window_readings = await source.timed(transaction, _hull(scans, ordered))
+            readings_of |= {place: window_readings.within(scans[place][1]) for place in ordered}
+    return [readings_of[place] for place in range(len(scans))]
 
 
 def _shared(scans: Sequence[_Scan]) -> Iterator[list[int]]:

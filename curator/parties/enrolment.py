@@ -151,9 +151,9 @@ class Enroller:
         now = self.clock.now()
         if token.expires <= now:
             raise JoinTokenExpired
-        taken = await store.existing_curators(transaction, ids)
-        if taken:
-            raise CuratorExists(pointer="/curators", extra=places_of(ids, taken))
+        existing = await store.existing_curators(transaction, ids)
+        if existing:
+            raise CuratorExists(pointer="/curators", extra=places_of(ids, existing))
         row = PartyRow(
             id=token.party,
             kind=token.kind,

@@ -108,7 +108,7 @@ class Coordinators(_Chains):
                 return False
             if shown is None:
                 return False
-            return any([await self._followed(held, shown) for held in await self.known(url)])
+            return any([await self._followed(row, shown) for row in await self.known(url)])
 
     async def confirm(self, deployment: str, compared: bytes) -> bool:
         """A person compared the fingerprint of a document out of band: it is pinned, in place of
@@ -223,25 +223,25 @@ class Identities(_Chains):
     async def _followed(self, anchor: Anchor, party: PartyRow, key: bytes, now: datetime) -> Pin:
         async with self.database.reading() as transaction:  # another party may have followed it
             rows = await store.parties_by_id(transaction, [party.id])
-        held = next(a for a in rows[party.id].anchors if a.aggregator == anchor.aggregator)
-        if not self._is_due(held, key, now):
-            return held.pin
+        anchor_kept = next(a for a in rows[party.id].anchors if a.aggregator == anchor.aggregator)
+        if not self._is_due(anchor_kept, key, now):
+            return anchor_kept.pin
         self._checked[anchor.url] = now
         try:
             shown = await self.peers.identities(anchor.url, "tacit-aggregator")
         except (PeerUnavailable, ProblemReceived):
-            if self._is_anchored(held.pin, key, now):
-                return held.pin
+            if self._is_anchored(anchor_kept.pin, key, now):
+                return anchor_kept.pin
             raise PeerUnavailable(f"{anchor.aggregator} does not show its identity") from None
         if shown is None:
-            return held.pin
+            return anchor_kept.pin
         try:
-            return await self._follow(held, party.deployment, shown)
+            return await self._follow(anchor_kept, party.deployment, shown)
         except IdentityForked:
             raise
         except DomainError:
-            if self._is_anchored(held.pin, key, now):  # and nothing else was asked
-                return held.pin
+            if self._is_anchored(anchor_kept.pin, key, now):  # and nothing else was asked
+                return anchor_kept.pin
             raise
 
     async def _follow(self, anchor: Anchor, deployment: str, shown: IdentityChain) -> Pin:
@@ -319,8 +319,8 @@ class Anchors:
         """Follow the chain of a service that someone else shows, as it may be gone. Raises
         UnknownAnchor, and what invalidates the chain."""
         of_coordinator = shown.documents[0].statement.role is Role.COORDINATOR
-        known = self.coordinators if of_coordinator else self.identities
-        if not await known.take(name, shown):
+        chains = self.coordinators if of_coordinator else self.identities
+        if not await chains.take(name, shown):
             raise UnknownAnchor
 
     async def drop(self, name: str) -> None:

@@ -127,19 +127,19 @@ class SealKeys:
             self._lasting.popitem(last=False)
 
     async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
-        wanted = entry.seal.public_key_hash
-        key = self._keys.get(wanted)
+        key_hash = entry.seal.public_key_hash
+        key = self._keys.get(key_hash)
         if key is None:
-            raw = await self._fetched(entry.id, wanted, party)
+            raw = await self._fetched(entry.id, key_hash, party)
             try:
                 key = SealPublicKey(raw)
                 key.seal(b"", b"")  # an X25519 half of small order shows only here
             except (SealKeyMalformed, SealBroken) as error:
                 raise SealKeyUnusable(f"{entry.id}: {error}") from None
-            self._keys[wanted] = key
+            self._keys[key_hash] = key
             while len(self._keys) > KEPT:
                 self._keys.popitem(last=False)
-        self._keys.move_to_end(wanted)
+        self._keys.move_to_end(key_hash)
         return key
 
     async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:

@@ -182,11 +182,11 @@ async def load_rows(
     without all columns has none. `until`: only of tables that are not younger."""
     names = [column for column in columns if isinstance(column, str)]
     if names:
-        found = {}
+        rows_of = {}
         for table in await store.tables(transaction, keys, until):
             if (rows := table.numbers(names)) is not None:
-                found[table.curator] = rows
-        return found
+                rows_of[table.curator] = rows
+        return rows_of
     parts = [
         await _statistic(transaction, column, window, keys)
         for column in columns
@@ -316,8 +316,10 @@ class RowQuestion:
         rows = await load_rows(transaction, self.columns, window, keys, until)
         if query.every_record:
             # A table from before tables had a limit: to leave some rows out is not what is asked.
-            rows = {key: found for key, found in rows.items() if len(found) <= most}
-        return {key: self.chosen(key, found, most) for key, found in rows.items()}
+            rows = {
+                key: curator_rows for key, curator_rows in rows.items() if len(curator_rows) <= most
+            }
+        return {key: self.chosen(key, curator_rows, most) for key, curator_rows in rows.items()}
 
     def measured(self, records: Mapping[int, Floats]) -> dict[int, Ints]:
         """Of each row."""
@@ -335,12 +337,12 @@ class RowQuestion:
         """Without the rows that would spend more than the job's epsilon."""
         if self.debit is None:
             return records
-        found, costs = dict(records), costs_of(query)
+        admitted_rows, costs = dict(records), costs_of(query)
         for key, rows in records.items():
             if len(rows):
                 counted = await _counted(transaction, self.debit, costs, key, by_key[key])
-                found[key] = rows[counted]
-        return found
+                admitted_rows[key] = rows[counted]
+        return admitted_rows
 
     def encoded(self, query: Query, records: Floats | None) -> Encoded:
         """f(x) of one curator."""
@@ -370,9 +372,10 @@ class ItemQuestion:
         keys: tuple[int, int],
     ) -> dict[int, Lists]:
         """Lists by key, over the question's universe; an item that it lacks is place -1, a
-        reading is in its interval. Records
-        outside the window are empty, and a table of records without time is none in any."""
-        places, found = PlaceIndex(self.universe), {}
+        reading is in its interval. Records outside the window are empty, and a table of records
+        without time is none in any."""
+        places = PlaceIndex(self.universe)
+        lists_of: dict[int, Lists] = {}
         for row in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
             lists: Lists | None = row.lists
             if window != ALWAYS:
@@ -380,8 +383,8 @@ class ItemQuestion:
             if lists is not None and lists.count <= query.max_readings:
                 places_of = places.of(row.universe)
                 items = places_of[lists.items] if places_of.size else lists.items
-                found[row.curator] = Lists(items, lists.starts)
-        return found
+                lists_of[row.curator] = Lists(items, lists.starts)
+        return lists_of
 
     def measured(self, records: Mapping[int, Lists]) -> dict[int, Ints]:
         """Of each sequence or set."""
@@ -401,13 +404,13 @@ class ItemQuestion:
         scales."""
         if self.debit is None:
             return records
-        found = dict(records)
+        admitted_lists = dict(records)
         costs = self.asked.costs
         for key, lists in records.items():
             if lists.count:
                 counted = await _counted(transaction, self.debit, costs, key, by_key[key])
-                found[key] = lists.only(counted)
-        return found
+                admitted_lists[key] = lists.only(counted)
+        return admitted_lists
 
     def encoded(self, query: Query, records: Lists | None) -> Encoded:  # noqa: ARG002
         """The counts of one curator. `asked` bounds what each record adds."""
@@ -434,10 +437,10 @@ class TableQuestion:
     ) -> dict[int, Readings]:
         """The records of each, with the cell of each record."""
         assert query.columns is not None
-        asked = [column.name for column in query.columns]
-        found = {}
+        names = [column.name for column in query.columns]
+        readings_of = {}
         for table in await store.tables(transaction, keys):
-            if not set(asked) <= set(table.columns):
+            if not set(names) <= set(table.columns):
                 continue
             amounts = np.zeros(len(table.values))
             if query.measure is not None:
@@ -451,8 +454,10 @@ class TableQuestion:
             ]
             owner = np.zeros(len(table.values), np.int64)
             quantity = _in_nano_units(query, amounts)
-            found[table.curator] = Readings(1, owner, quantity, cells_of(query.columns, places))
-        return found
+            readings_of[table.curator] = Readings(
+                1, owner, quantity, cells_of(query.columns, places)
+            )
+        return readings_of
 
     def measured(self, records: Mapping[int, Readings]) -> Mapping[int, Ints]:  # noqa: ARG002
         """No record is omitted for what it adds."""
@@ -555,9 +560,11 @@ class RecordWindow:
         self, transaction: Transaction, query: Query, keys: Sequence[int]
     ) -> RecordWindow:
         """Only what may count of these curators', in the transaction of their debit."""
-        own = {key: self.records[key] for key in keys if key in self.records}
-        found = await self.question.admitted(transaction, query, own, self.by_key)
-        return RecordWindow(self.question, found)
+        records_of_keys = {key: self.records[key] for key in keys if key in self.records}
+        admitted_records = await self.question.admitted(
+            transaction, query, records_of_keys, self.by_key
+        )
+        return RecordWindow(self.question, admitted_records)
 
 
 @dataclass(frozen=True, eq=False)
@@ -571,6 +578,6 @@ class RecordSource:
 
     async def load(self, transaction: Transaction, keys: tuple[int, int]) -> RecordWindow:
         """That of the curators with keys in a half-open range."""
-        found = await self.question.load(transaction, self.query, self.window, keys)
-        by_key = await asyncio.to_thread(self.question.measured, found)
-        return RecordWindow(self.question, found, by_key)
+        records_found = await self.question.load(transaction, self.query, self.window, keys)
+        by_key = await asyncio.to_thread(self.question.measured, records_found)
+        return RecordWindow(self.question, records_found, by_key)

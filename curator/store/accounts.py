@@ -267,7 +267,7 @@ async def totals(
     values = {**_of(party, chunks), "period": period_s, "start": start}
     rows = await transaction.execute(_TOTALS, values)
     by_chunk = {row.chunk: _totals(row) for row in rows}
-    made = None
+    debits = None
     parts = []
     for chunk in chunks:
         first = max(offset, chunk * CHUNK)
@@ -275,9 +275,9 @@ async def totals(
         if chunk in by_chunk:
             parts.append(by_chunk[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
             continue
-        if made is None:
-            made = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
-        parts.append(sum_debits(made, first, last - first, verified_only=period_s != LIFETIME))
+        if debits is None:
+            debits = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
+        parts.append(sum_debits(debits, first, last - first, verified_only=period_s != LIFETIME))
     columns = zip(*(part.columns() for part in parts), strict=True)
     return Totals(*(np.concatenate(column) for column in columns))
 
@@ -302,8 +302,8 @@ async def charge_accounts(
     chunks = _chunks(offset, len(bits))
     rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made})
     stored = {(row.chunk, row.period_s): row for row in rows}
-    wanted = {LIFETIME, *periods} if factor > 0 else set()
-    missing = [key for key in product(chunks, sorted(wanted)) if key not in stored]
+    account_periods = {LIFETIME, *periods} if factor > 0 else set()
+    missing = [key for key in product(chunks, sorted(account_periods)) if key not in stored]
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
     masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
@@ -313,8 +313,8 @@ async def charge_accounts(
         return {**place, "period_start": start, "period_end": end, **packed}
 
     def changed(chunk: int, period_s: int, row: Row[Any]) -> dict[str, Any]:
-        own, mask = for_account(charge, period_s), masks[chunk]
-        return row_of(chunk, period_s, _changed(row, own, mask, factor))
+        charge_of_period, mask = for_account(charge, period_s), masks[chunk]
+        return row_of(chunk, period_s, _changed(row, charge_of_period, mask, factor))
 
     if stored:
         await transaction.execute(
@@ -323,14 +323,14 @@ async def charge_accounts(
     if not missing:
         return
     fresh = []
-    for period_s in sorted(wanted):
+    for period_s in sorted(account_periods):
         start = period_of(made, period_s)[0]
         earlier = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
             total = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
-            own = for_account(charge, period_s)
-            after = total.plus(own, masks[chunk], factor=factor)
+            charge_of_period = for_account(charge, period_s)
+            after = total.plus(charge_of_period, masks[chunk], factor=factor)
             fresh.append(row_of(chunk, period_s, _packed(after)))
     await transaction.execute(_ACCOUNT, fresh)
 

@@ -145,8 +145,8 @@ async def add(transaction: Transaction, register: int, instants: Iterable[Column
 async def quantities(transaction: Transaction, places: Sequence[Place]) -> dict[Place, int]:
     """The readings in blocks at these places, and what they are."""
     by_place: dict[Place, int] = {}
-    for register, wanted in (await _by_register(transaction, places)).items():
-        for time, devices, values in await at_instants(transaction, register, wanted):
+    for register, devices_at in (await _by_register(transaction, places)).items():
+        for time, devices, values in await at_instants(transaction, register, devices_at):
             for device, value in zip(devices.tolist(), values.tolist(), strict=True):
                 by_place[register, time, device] = value
     return by_place
@@ -185,8 +185,8 @@ async def of_devices(
         "most": instants,
     }
     times = (await transaction.execute(_NEWEST_OF, inside)).scalars().all()
-    found = await at_instants(transaction, register, dict.fromkeys(times, owned))
-    return found, min(times) if len(times) == instants else None
+    blocks_at = await at_instants(transaction, register, dict.fromkeys(times, owned))
+    return blocks_at, min(times) if len(times) == instants else None
 
 
 async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
@@ -194,14 +194,14 @@ async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
     await exclusive(transaction, "readings")  # else two could cut one block at the same time
     chosen = [
         (register, block.id, devices)
-        for register, wanted in (await _by_register(transaction, places)).items()
-        for block, devices in await _near(transaction, register, wanted)
+        for register, devices_at in (await _by_register(transaction, places)).items()
+        for block, devices in await _near(transaction, register, devices_at)
     ]
-    for register, key, wanted in chosen:
+    for register, key, devices_out in chosen:
         block = (await transaction.execute(_WHOLE, {"of_id": key})).one()
         curators, devices = _ints(block.curators, 4), _ints(block.devices, 4)
         values, randoms = _ints(block.quantities, 8), _ints(block.randoms, 8)
-        out = np.isin(devices, wanted)
+        out = np.isin(devices, devices_out)
         if not out.any():
             continue
         await transaction.execute(
@@ -226,8 +226,8 @@ async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
             await transaction.execute(_REMOVE, {"of_id": key})
             continue
         # The bounds of its devices and curators stay: they need not be the narrowest.
-        left = (column[~out] for column in (curators, values, devices, randoms))
-        new = {f"new_{name}": value for name, value in _bytes(*left).items()}
+        remaining = (column[~out] for column in (curators, values, devices, randoms))
+        new = {f"new_{name}": value for name, value in _bytes(*remaining).items()}
         await transaction.execute(_CUT, {"of_id": key, **new})
 
 
@@ -259,10 +259,13 @@ async def window(
             owners = _ints(row.curators, 4)
             inside = (owners >= curators[0]) & (owners < curators[1])
             after = filled + int(inside.sum())
-            found = [owners, _ints(row.quantities, 8)]
+            columns_of_row = [owners, _ints(row.quantities, 8)]
             if timed:
-                found += [np.broadcast_to(np.int64(row.time), owners.shape), _ints(row.randoms, 8)]
-            for column, values in zip(columns, found, strict=True):
+                columns_of_row += [
+                    np.broadcast_to(np.int64(row.time), owners.shape),
+                    _ints(row.randoms, 8),
+                ]
+            for column, values in zip(columns, columns_of_row, strict=True):
                 column[filled:after] = values if after - filled == inside.size else values[inside]
             filled = after
     return tuple(column[:filled] for column in columns)
@@ -323,15 +326,15 @@ async def _by_register(
     near = {
         register for register, span in spans.items() if await _any(transaction, register, *span)
     }
-    wanted: dict[int, dict[int, list[int]]] = {}
+    devices_at: dict[int, dict[int, list[int]]] = {}
     for register, time, device in places if near else ():
         if register in near:
-            wanted.setdefault(register, {}).setdefault(time, []).append(device)
+            devices_at.setdefault(register, {}).setdefault(time, []).append(device)
     return {
         register: {
             time: np.unique(np.array(devices, np.int64)) for time, devices in instants.items()
         }
-        for register, instants in wanted.items()
+        for register, instants in devices_at.items()
     }
 
 

@@ -110,25 +110,31 @@ def compared(columns: Columns, there: Stored) -> tuple[Bits, Bits]:
     devices, quantities = columns.devices, columns.quantities
     first = _first(devices)
     places = np.flatnonzero(first)
-    kept, unlike, unchanged = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
+    quantities_stored, unlike, unchanged = (
+        quantities.copy(),
+        np.zeros(devices.size, np.bool_),
+        ~first,
+    )
     at = places[np.searchsorted(devices[first], there.devices)]
-    unchanged[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
+    unchanged[at], quantities_stored[at], unlike[at] = True, there.quantities, ~there.scalar
     origin = np.maximum.accumulate(np.where(first, np.arange(devices.size), 0))
-    return ~unchanged, unchanged & (kept[origin] == quantities) & ~unlike[origin]
+    return ~unchanged, unchanged & (quantities_stored[origin] == quantities) & ~unlike[origin]
 
 
 async def _stored(
     transaction: Transaction, register: int, columns: Columns, instants: Sequence[slice]
 ) -> list[Stored]:
     """What is stored for the devices of each instant, in blocks and in rows."""
-    wanted = {int(columns.times[here.start]): np.unique(columns.devices[here]) for here in instants}
-    stored: dict[int, list[Stored]] = {time: [] for time in wanted}
-    for time, there, values in await blocks.at_instants(transaction, register, wanted):
+    devices_at = {
+        int(columns.times[here.start]): np.unique(columns.devices[here]) for here in instants
+    }
+    stored: dict[int, list[Stored]] = {time: [] for time in devices_at}
+    for time, there, values in await blocks.at_instants(transaction, register, devices_at):
         stored[time].append(Stored(there, values, np.ones(there.size, np.bool_)))
-    if wanted:
-        span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
+    if devices_at:
+        span = {"of_register": register, "start": min(devices_at), "last": max(devices_at)}
         if (await transaction.execute(_IN_SPAN, span)).first() is not None:
-            for time, devices in wanted.items():
+            for time, devices in devices_at.items():
                 stored[time] += await _in_rows(transaction, register, time, devices)
     return [Stored.joined(total) for total in stored.values()]
 
@@ -224,15 +230,15 @@ async def around(
     """The totals of counters in their spans, and the neighbours on both sides: place of the span,
     time, total, rollover."""
     values = {"register": register, "spans": json.dumps(spans)}
-    found = await transaction.execute(_AROUND[transaction.dialect.name], values)
-    return [(row[0], row[1], row[2], row[3]) for row in found]
+    rows = await transaction.execute(_AROUND[transaction.dialect.name], values)
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
 async def highest(transaction: Transaction, register: int, spans: Sequence[Span]) -> list[int]:
     """The highest total of each counter in its span, without its last time; 0 if there is none."""
     values = {"register": register, "spans": json.dumps(spans)}
-    found = await transaction.execute(_HIGHEST[transaction.dialect.name], values)
-    totals = {row.place: row.highest for row in found}
+    rows = await transaction.execute(_HIGHEST[transaction.dialect.name], values)
+    totals = {row.place: row.highest for row in rows}
     return [totals[place] or 0 for place in range(len(spans))]
 
 

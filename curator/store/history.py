@@ -53,12 +53,12 @@ async def history(
 
 async def of_round(transaction: Transaction, party: str, round_id: str) -> Row[Any] | None:
     """A party's contribution to one round, its `id` and the `descriptor` of the round."""
-    found: Result[Any] = await transaction.execute(
+    result: Result[Any] = await transaction.execute(
         select(contributions.c.id, rounds.c.descriptor)
         .join(rounds, rounds.c.id == contributions.c.round)
         .where(contributions.c.party == party, contributions.c.round == round_id)
     )
-    return found.first()
+    return result.first()
 
 
 async def opened_since(
@@ -142,7 +142,7 @@ async def contributed_spans(
     transaction: Transaction, first: datetime, last: datetime
 ) -> list[Row[Any]]:
     """Debits whose window meets [first, last], with their round's descriptor and party's keys."""
-    found: Result[Any] = await transaction.execute(
+    result: Result[Any] = await transaction.execute(
         select(
             debits.c.offset,
             debits.c.length,
@@ -157,7 +157,7 @@ async def contributed_spans(
         .join(parties, parties.c.id == debits.c.party)
         .where(debits.c.window_start <= last, debits.c.window_end > first)
     )
-    return list(found.all())
+    return list(result.all())
 
 
 async def spans_over(

@@ -180,8 +180,10 @@ async def present(
     owners = (0, blocks.AFTER_ALL) if curator is None else (curator, curator + 1)
     async for number, there in _in_blocks(transaction, register, period_us, span, owners):
         if number in counts:  # a device may have both
-            own = (*inside, period == number)
-            result = await transaction.execute(select(readings.c.device).distinct().where(*own))
+            in_period = (*inside, period == number)
+            result = await transaction.execute(
+                select(readings.c.device).distinct().where(*in_period)
+            )
             there = np.union1d(there, np.array(result.scalars().all(), np.int64))
         counts[number] = there.size
     return sorted(counts.items())

@@ -187,19 +187,23 @@ async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list
     """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
     # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
     await exclusive(transaction, "readings")
-    held = await blocks.quantities(transaction, [row[:3] for row in rows])
-    free = [i for i, row in enumerate(rows) if row[:3] not in held] if held else range(len(rows))
+    quantity_of = await blocks.quantities(transaction, [row[:3] for row in rows])
+    free = (
+        [i for i, row in enumerate(rows) if row[:3] not in quantity_of]
+        if quantity_of
+        else range(len(rows))
+    )
     answers = [
-        (i, row[6] is None and held[row[:3]] == row[4])
+        (i, row[6] is None and quantity_of[row[:3]] == row[4])
         for i, row in enumerate(rows)
-        if row[:3] in held
+        if row[:3] in quantity_of
     ]
     if free:
         postgresql = transaction.dialect.name == "postgresql"
         insert_into = _insert_postgresql if postgresql else _insert_sqlite
-        new = [rows[i] for i in free] if held else rows
-        taken = await transaction.on_driver(partial(insert_into, rows=new))
-        answers += [(free[int(i)], bool(same)) for i, same in taken]
+        new = [rows[i] for i in free] if quantity_of else rows
+        conflicts = await transaction.on_driver(partial(insert_into, rows=new))
+        answers += [(free[int(i)], bool(same)) for i, same in conflicts]
     return sorted(answers)
 
 
@@ -215,13 +219,13 @@ def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tupl
         "INSERT INTO incoming VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(i, r[0], r[1], r[2], r[4], r[5], r[6]) for i, r in enumerate(rows)],
     )
-    found = driver.execute(
+    rows_inserted = driver.execute(
         "SELECT n.i, n.quantity = r.quantity AND n.vector IS r.vector FROM incoming n "
         "CROSS JOIN reading r ON r.register = n.register AND r.time = n.time "
         "AND r.device = n.device WHERE r.random <> n.random"
     ).fetchall()
     driver.execute("DELETE FROM incoming")
-    return found
+    return rows_inserted
 
 
 async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
@@ -241,12 +245,12 @@ async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any
         f"INSERT INTO reading ({names}) SELECT {names} FROM incoming ORDER BY i "  # noqa: S608
         "ON CONFLICT DO NOTHING"
     )
-    found: list[tuple[Any, Any]] = await driver.fetch(
+    rows_inserted: list[tuple[Any, Any]] = await driver.fetch(
         "SELECT n.i, n.quantity = r.quantity AND n.vector IS NOT DISTINCT FROM r.vector "
         "FROM incoming n JOIN reading r ON r.register = n.register AND r.time = n.time "
         "AND r.device = n.device WHERE r.random <> n.random ORDER BY n.i"
     )
-    return found
+    return rows_inserted
 
 
 async def replace_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
@@ -296,10 +300,10 @@ async def window_pages(
     pages: list[WindowPage] = []
     while start < end:
         inside = {"of_register": register, "start": start, "end": end}
-        found = await _after_a_page(transaction, _AFTER_TIMES, inside)
-        if found is None:
+        next_place = await _after_a_page(transaction, _AFTER_TIMES, inside)
+        if next_place is None:
             return [*pages, WindowPage(start, end)]
-        time, _ = found
+        time, _ = next_place
         if time > start:
             pages.append(WindowPage(start, time))
             start = time
@@ -307,8 +311,8 @@ async def window_pages(
         device = 0
         while device < DEVICES:
             here = {"of_register": register, "at": start, "first": device}
-            found = await _after_a_page(transaction, _AFTER_DEVICES, here)
-            after = DEVICES if found is None else found[1]
+            next_place = await _after_a_page(transaction, _AFTER_DEVICES, here)
+            after = DEVICES if next_place is None else next_place[1]
             pages.append(WindowPage(start, start + 1, (device, after)))
             device = after
         start += 1
@@ -371,23 +375,23 @@ async def window(
             f"SELECT {', '.join(names)} FROM reading WHERE vector IS NULL AND register = ? "  # noqa: S608
             f"AND {where} AND curator >= ? AND curator < ?"
         )
-        found = await transaction.on_driver(
+        columns_of_page = await transaction.on_driver(
             partial(page_of, scan=scan, names=names, values=(register, *values, *curators))
         )
-        for column, part in zip(columns, found, strict=True):
+        for column, part in zip(columns, columns_of_page, strict=True):
             column.append(part)
     if pages:
         span = pages[0].start, pages[-1].end
         inside = await blocks.window(transaction, register, span, curators, timed=timed)
         for column, part in zip(columns, inside, strict=True):
             column.append(part)
-    whole = []
+    columns_joined = []
     for column in columns:  # the parts of one are free before the next is put together
         parts = [part for part in column if part.size] or column[:1]
-        whole.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
+        columns_joined.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
         column.clear()
         del parts
-    return tuple(whole)
+    return tuple(columns_joined)
 
 
 def _page(
@@ -482,10 +486,10 @@ async def of_devices(
         .where(instant.c.time.is_not(None))
     )
     visited, devices, quantities, lengths = await columns(transaction, page)
-    own = [place for place, device in enumerate(devices) if device is not None]
+    with_device = [place for place, device in enumerate(devices) if device is not None]
     cuts = [min(visited)] if len(set(visited)) == instants else []
     parts = [
-        [np.array([column[place] for place in own], np.int64)]
+        [np.array([column[place] for place in with_device], np.int64)]
         for column in (visited, devices, quantities, lengths)
     ]
     in_blocks, cut = await blocks.of_devices(

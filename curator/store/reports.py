@@ -66,8 +66,8 @@ async def parties_without(
     transaction: Transaction, job: str, coordinator_key: bytes, deployment: str
 ) -> list[str]:
     """Enrolled parties of a deployment that have no part in a collection yet."""
-    taken = select(collections.c.party).where(collections.c.job == job)
-    return await enrolled_but(transaction, taken, coordinator_key, deployment)
+    answered = select(collections.c.party).where(collections.c.job == job)
+    return await enrolled_but(transaction, answered, coordinator_key, deployment)
 
 
 async def asked_of(

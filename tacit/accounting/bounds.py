@@ -123,26 +123,33 @@ class Aggregates:
 
 def aggregate(figures: Iterable[CuratorFigures]) -> Aggregates:
     """The aggregates of these curators, from scratch."""
-    known = list(figures)
-    told = [(item, item.disclosed) for item in known if item.disclosed is not None]
-    usable = [(item, disclosed) for item, disclosed in told if not disclosed.negative]
+    figures_of_curators = list(figures)
+    disclosures = [
+        (item, item.disclosed) for item in figures_of_curators if item.disclosed is not None
+    ]
+    usable = [(item, disclosed) for item, disclosed in disclosures if not disclosed.negative]
     zero = Fraction(0)
     return Aggregates(
-        curators=len(known),
-        undisclosed=len(known) - len(told),
-        negative=len(told) - len(usable),
-        non_compliant=sum(not item.compliant for item in known),
-        largest_epsilon=max((item.epsilon for item in known), default=zero),
-        sum_of_epsilons=sum((item.epsilon for item in known), zero),
+        curators=len(figures_of_curators),
+        undisclosed=len(figures_of_curators) - len(disclosures),
+        negative=len(disclosures) - len(usable),
+        non_compliant=sum(not item.compliant for item in figures_of_curators),
+        largest_epsilon=max((item.epsilon for item in figures_of_curators), default=zero),
+        sum_of_epsilons=sum((item.epsilon for item in figures_of_curators), zero),
         largest_open_epsilon=max(
-            (item.epsilon for item in known if item.disclosed is None), default=zero
+            (item.epsilon for item in figures_of_curators if item.disclosed is None), default=zero
         ),
-        largest_ratio=max((told.ratio(item.epsilon) for item, told in usable), default=zero),
-        largest_total=max((told.total for _, told in usable), default=zero),
-        sum_of_largest=sum((told.largest_reading for _, told in usable), zero),
-        most_readings=max((told.readings for _, told in usable), default=0),
+        largest_ratio=max(
+            (disclosed.ratio(item.epsilon) for item, disclosed in usable), default=zero
+        ),
+        largest_total=max((disclosed.total for _, disclosed in usable), default=zero),
+        sum_of_largest=sum((disclosed.largest_reading for _, disclosed in usable), zero),
+        most_readings=max((disclosed.readings for _, disclosed in usable), default=0),
         largest_curator_epsilon=max(
-            (item.epsilon * item.largest_contribution / item.sensitivity for item in known),
+            (
+                item.epsilon * item.largest_contribution / item.sensitivity
+                for item in figures_of_curators
+            ),
             default=zero,
         ),
     )

@@ -237,12 +237,12 @@ class Spent:
         limit = math.floor(epsilon * denominator)
         largest = int(counts.max(initial=0)) * sum(units) + limit
         kind = np.int64 if max(largest, denominator) < _WIDE else object
-        own = self.numerators.astype(kind) * (denominator // self.denominator)
-        after = own.copy()
+        spent = self.numerators.astype(kind) * (denominator // self.denominator)
+        after = spent.copy()
         for block, unit in enumerate(units):
             after = after + counts[:, block].astype(kind) * unit
         counted = np.asarray(after <= limit, np.bool_)
-        return Spent(np.where(counted, after, own), denominator), counted
+        return Spent(np.where(counted, after, spent), denominator), counted
 
     def packed(self) -> bytes:
         """The numerators as bytes, all of one width."""

@@ -103,18 +103,18 @@ def covering_each(
     Halves the instants, and looks only at windows near each half: O(k log n) and what is found.
     """
 
-    def each(first: int, last: int, near: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
+    def cover(first: int, last: int, near: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
         near = near[(starts[near] <= instants[last]) & (instants[first] < ends[near])]
         if first == last:
             yield first, near
         else:
             middle = (first + last) // 2
-            yield from each(first, middle, near)
-            yield from each(middle + 1, last, near)
+            yield from cover(first, middle, near)
+            yield from cover(middle + 1, last, near)
 
     if instants.size:
         around = (starts <= instants[-1]) & (instants[0] < ends)
-        yield from each(0, instants.size - 1, np.flatnonzero(around))
+        yield from cover(0, instants.size - 1, np.flatnonzero(around))
 
 
 def covering_within(
@@ -130,8 +130,8 @@ def _sums_until(times: Ints, amounts: Ints, instants: Ints) -> Ints:
     """The sum of the amounts whose time is not after each instant."""
     order = np.argsort(times, kind="stable")
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(amounts[order])])
-    found: Ints = sums[np.searchsorted(times[order], instants, side="right")]
-    return found
+    sums_at: Ints = sums[np.searchsorted(times[order], instants, side="right")]
+    return sums_at
 
 
 def check_windows(starts: Ints, ends: Ints, amounts: Ints) -> None:
@@ -259,10 +259,10 @@ def round_loss(
         for layer in part.draws:
             if layer.probability == 1:
                 weights[layer.scale] = weights.get(layer.scale, Fraction(0)) + layer.total
-        whole = [scale for scale, weight in weights.items() if weight >= 1]
-        if not whole:
+        whole_scales = [scale for scale, weight in weights.items() if weight >= 1]
+        if not whole_scales:
             return RoundLoss(cost)
-        laplaces.append((part.sensitivity, max(whole)))
+        laplaces.append((part.sensitivity, max(whole_scales)))
     return RoundLoss(cost, tuple(laplaces))
 
 
@@ -295,17 +295,17 @@ def _tight(
     total = sum(count for _, count in rounds)
     if not rounds or (total == 1 and enough):
         return plain.epsilon
-    found = [plain.epsilon] if enough and plain.epsilon is not None else []
+    candidates = [plain.epsilon] if enough and plain.epsilon is not None else []
     if (in_rho := _in_rho(rounds, delta)) is not None:
-        found.append(in_rho)
-    asked = float(delta) * (1 - _RELATIVE) - _margin(total)
+        candidates.append(in_rho)
+    spare_delta = float(delta) * (1 - _RELATIVE) - _margin(total)
     if all(loss.mu_squared is not None for loss, _ in rounds):
-        found += _gaussian(rounds, delta)
-    elif asked > 0:
-        numerical = _numerical(rounds, asked, cells)
+        candidates += _gaussian(rounds, delta)
+    elif spare_delta > 0:
+        numerical = _numerical(rounds, spare_delta, cells)
         if math.isfinite(numerical):
-            found.append(_raised(numerical))
-    return min(found, default=None)
+            candidates.append(_raised(numerical))
+    return min(candidates, default=None)
 
 
 def _raised(epsilon: float) -> Fraction:
@@ -314,12 +314,12 @@ def _raised(epsilon: float) -> Fraction:
 
 def _in_rho(rounds: tuple[tuple[RoundLoss, int], ...], delta: Fraction) -> Fraction | None:
     """epsilon at this delta by adding up what each round is in zCDP."""
-    rho = left = Fraction(0)
+    rho = spent_delta = Fraction(0)
     for loss, count in rounds:
         zcdp = loss.cost.zcdp
         assert zcdp is not None  # unverified rounds have no tight figure
-        rho, left = rho + count * zcdp[0], left + count * zcdp[1]
-    spare = float((delta - left) * (1 - Fraction(_RELATIVE)))
+        rho, spent_delta = rho + count * zcdp[0], spent_delta + count * zcdp[1]
+    spare = float((delta - spent_delta) * (1 - Fraction(_RELATIVE)))
     return _raised(zcdp_epsilon(float(rho), spare)) if spare > 0 else None
 
 
@@ -328,10 +328,10 @@ def _gaussian(rounds: tuple[tuple[RoundLoss, int], ...], delta: Fraction) -> lis
     mu^2 (J. Dong, A. Roth and W. Su, 2022, corollary 3.3); none where the difference of whole
     numbers and reals could matter."""
     mu_squared = sum(count * loss.mu_squared for loss, count in rounds if loss.mu_squared)
-    asked = float(delta) * (1 - _RELATIVE)
-    if not mu_squared or asked < _SMALLEST_DELTA:
+    spare_delta = float(delta) * (1 - _RELATIVE)
+    if not mu_squared or spare_delta < _SMALLEST_DELTA:
         return []
-    epsilon = gaussian_epsilon(1 / math.sqrt(mu_squared), asked, 1.0)
+    epsilon = gaussian_epsilon(1 / math.sqrt(mu_squared), spare_delta, 1.0)
     return [_raised(epsilon)] if epsilon <= _MOST_GAUSSIAN else []
 
 
@@ -359,17 +359,17 @@ def tight_at_worst_instant(
     )
     worst = Fraction(0)
     for row in _largest_rows(np.unique(counts, axis=0)).tolist():
-        found = tight(zip(kinds, row, strict=True), delta)
-        if found is None:
+        epsilon = tight(zip(kinds, row, strict=True), delta)
+        if epsilon is None:
             return None
-        worst = max(worst, found)
+        worst = max(worst, epsilon)
     return worst
 
 
 def _largest_rows(rows: Ints) -> Ints:
     """The rows that no other row reaches in every column; rows differ."""
-    kept = [row for row in rows if ((rows >= row).all(axis=1)).sum() == 1]
-    return np.array(kept)
+    largest = [row for row in rows if ((rows >= row).all(axis=1)).sum() == 1]
+    return np.array(largest)
 
 
 def _margin(rounds: int) -> float:
@@ -501,10 +501,10 @@ class ZcdpLimit(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def _most_rho(limit: ZcdpLimit, spent_delta: int) -> int:
-    left = limit.delta * _KEPT - Fraction(spent_delta, FEMTO)
-    if left < _SMALLEST:
-        return 0 if left >= 0 else -1  # without rho there is no delta
-    most, epsilon = math.nextafter(float(left), 0.0), float(limit.epsilon)
+    spare_delta = limit.delta * _KEPT - Fraction(spent_delta, FEMTO)
+    if spare_delta < _SMALLEST:
+        return 0 if spare_delta >= 0 else -1  # without rho there is no delta
+    most, epsilon = math.nextafter(float(spare_delta), 0.0), float(limit.epsilon)
 
     def holds(rho: int) -> bool:
         return zcdp_delta(rho / NANO, epsilon) <= most
@@ -522,8 +522,8 @@ def _most_rho(limit: ZcdpLimit, spent_delta: int) -> int:
 def stated_epsilon(rho: int, delta: int, at: Fraction = STATED_DELTA) -> Fraction | None:
     """The epsilon at the delta `at` that sums of rho in 10^-9 and of delta in 10^-15 guarantee,
     rounded up to 10^-6; None where none does."""
-    left = at * _KEPT - Fraction(delta, FEMTO)
-    if rho >= MOST_RHO or left < _SMALLEST:
+    spare_delta = at * _KEPT - Fraction(delta, FEMTO)
+    if rho >= MOST_RHO or spare_delta < _SMALLEST:
         return None
-    most = math.nextafter(float(left), 0.0)
+    most = math.nextafter(float(spare_delta), 0.0)
     return Fraction(math.ceil(Fraction(zcdp_epsilon(rho / NANO, most)) * 10**6), 10**6)

@@ -82,16 +82,16 @@ def roundings(query: Query, participants: int) -> tuple[Rounding, ...]:
     count = participants * query.max_readings
     vectors = (Function.VECTOR_SUM, Function.TABLE)
     blocks = iter(vector_blocks(query) if query.function in vectors else ())
-    found = []
+    errors = []
     for part in parts(query):
         match part.linear:
             case Linear.SUM | Linear.SQUARES:
-                found.append(_of_numbers(query, count, squares=part.linear is Linear.SQUARES))
+                errors.append(_of_numbers(query, count, squares=part.linear is Linear.SQUARES))
             case Linear.VECTOR:
-                found.append(_of_block(query, next(blocks), count))
+                errors.append(_of_block(query, next(blocks), count))
             case _:
-                found.append(Rounding(Fraction(0), 0.0))
-    return tuple(found)
+                errors.append(Rounding(Fraction(0), 0.0))
+    return tuple(errors)
 
 
 def _of_numbers(query: Query, count: int, *, squares: bool) -> Rounding:
@@ -275,12 +275,12 @@ def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
 
     A part `squares` is in squared units, a count in ones.
     """
-    found = []
+    forecasts = []
     rounded = roundings(query, participants)
     for index, (part, rounding) in enumerate(zip(parts(query), rounded, strict=True)):
         layers = all_draws(query, participants, index)
         worth = float(part.value)
-        found.append(
+        forecasts.append(
             PartError(
                 part.name,
                 part.dimension,
@@ -289,7 +289,7 @@ def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
                 rounding,
             )
         )
-    return tuple(found)
+    return tuple(forecasts)
 
 
 # Quantiles of the error of a released sum (spec: console, sections 4.3 and 7). The law of a sum of
@@ -459,14 +459,14 @@ class WeightedNoise:
         }
         layers = {index: all_draws(query, participants, index) for index in worth}
         deviation = math.hypot(
-            *(worth[index] * standard_deviation(each) for index, each in layers.items())
+            *(worth[index] * standard_deviation(draws) for index, draws in layers.items())
         )
         if deviation == 0:
             return cls(0.0, 0.0, 0.0)
         unit = deviation / _UNITS
         scaled: list[Draws] = []
-        for index, each in layers.items():
-            laplaces = _laplaces(each)
+        for index, draws in layers.items():
+            laplaces = _laplaces(draws)
             if laplaces is None:
                 half = NormalDist(sigma=deviation).inv_cdf(float(1 + LEVEL) / 2)
                 return cls(deviation * math.sqrt(2 / math.pi), deviation, half)
@@ -500,13 +500,13 @@ def released_averages(
             "sum": 2 * mean,
             "count": 2 * mean**2 - squares,
         }
-    found = {}
-    for name, each in weights.items():
-        noise = WeightedNoise.of(query, participants, each)
-        found[name] = WeightedNoise(
+    noise_of = {}
+    for name, weight_of in weights.items():
+        noise = WeightedNoise.of(query, participants, weight_of)
+        noise_of[name] = WeightedNoise(
             noise.mean_absolute / count, noise.standard_deviation / count, noise.half_width / count
         )
-    return found
+    return noise_of
 
 
 # How large a group makes a result useful, from public values (spec: aggregation, section 9).
@@ -528,21 +528,24 @@ def relative_error(query: Query, participants: int, typical: Fraction | None = N
 
     `typical`: of the first part, if it is known better than half of what the bounds allow.
     """
-    found = averages(query, participants)
-    if found is None:
+    forecasts = averages(query, participants)
+    if forecasts is None:
         return math.inf
-    if found:
+    if forecasts:
         return max(
-            (each.mean_absolute + float(each.rounding.worst)) / float(_typical_average(query, each))
-            for each in found
+            (forecast.mean_absolute + float(forecast.rounding.worst))
+            / float(_typical_average(query, forecast))
+            for forecast in forecasts
         )
     worst = 0.0
     for index, (part, error) in enumerate(
         zip(parts(query), forecast(query, participants), strict=True)
     ):
-        each = typical if typical is not None and index == 0 else typical_contribution(part)
+        typical_value = (
+            typical if typical is not None and index == 0 else typical_contribution(part)
+        )
         off = error.mean_absolute + float(error.rounding.average)
-        worst = max(worst, off / float(each * participants))
+        worst = max(worst, off / float(typical_value * participants))
     return worst
 
 

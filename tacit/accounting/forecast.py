@@ -113,8 +113,8 @@ def forecast_schedule(
         for unit in PrivacyUnit
         for scenario in Scenario
     }
-    whole = _rounds(days, period_s)
-    most = {PrivacyUnit.RECORD: _peak(query, whole, period_s), PrivacyUnit.CURATOR: whole}
+    all_rounds = _rounds(days, period_s)
+    most = {PrivacyUnit.RECORD: _peak(query, all_rounds, period_s), PrivacyUnit.CURATOR: all_rounds}
     rows = []
     for name, length in horizons.items():
         rounds = _rounds(length, period_s)
@@ -198,11 +198,11 @@ class RunsForecast:
 def forecast_runs(one: Cost, period_s: int) -> tuple[RunsForecast, ...]:
     """A day, a month of 30 days and a year of 365 of runs that cost `one` each, one every
     `period_s` seconds (at least 1). A delta is at most 1."""
-    found = []
+    forecasts = []
     for horizon, days in DAYS.items():
         runs = -(-days * DAY_S // period_s)
-        found.append(RunsForecast(horizon, days, runs, one, _times(one, runs)))
-    return tuple(found)
+        forecasts.append(RunsForecast(horizon, days, runs, one, _times(one, runs)))
+    return tuple(forecasts)
 
 
 def _times(one: Cost, runs: int) -> Cost:

@@ -144,7 +144,7 @@ def honest_noise(
         if isinstance(plan, LaplacePlan) and plan.probability > 0:
             layers.append((plan, count))
     # parts() reads the fields alone: a copy that skips validation is as good as the query here.
-    asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
+    asked_query = query if unit is None else query.model_copy(update={"privacy_unit": unit})
     return tuple(
         HonestNoise(
             part.epsilon_share,
@@ -155,7 +155,7 @@ def honest_noise(
                 for plan, count in layers
             ),
         )
-        for index, part in enumerate(parts(asked))
+        for index, part in enumerate(parts(asked_query))
     )
 
 
@@ -174,12 +174,12 @@ def remaining_rho(query: Query, honest: Honest, unit: PrivacyUnit | None = None)
     weights = [count * plan.weight for plan, count in _honest_plans(query, honest)]
     if not weights:
         return None
-    asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
+    asked_query = query if unit is None else query.model_copy(update={"privacy_unit": unit})
     growth = Fraction(0)
-    for own, other in zip(parts(query), parts(asked), strict=True):
-        assert own.squared_sensitivity is not None
+    for part, other in zip(parts(query), parts(asked_query), strict=True):
+        assert part.squared_sensitivity is not None
         assert other.squared_sensitivity is not None
-        growth += own.epsilon_share * Fraction(other.squared_sensitivity, own.squared_sensitivity)
+        growth += part.epsilon_share * Fraction(other.squared_sensitivity, part.squared_sensitivity)
     rho = zcdp_of(query) * growth / max(weights)
     return Fraction(ceil(rho * RHO_STEPS), RHO_STEPS)
 
@@ -292,8 +292,8 @@ def composed_delta(remaining: tuple[HonestNoise, ...], epsilon: Fraction) -> Dec
         )
     total = Decimal(0)
     for part in remaining:
-        found = delta_at(epsilon * part.share, part.sensitivity, part.draws, part.dimension)
-        total = both_deltas(total, found.value)
+        delta = delta_at(epsilon * part.share, part.sensitivity, part.draws, part.dimension)
+        total = both_deltas(total, delta.value)
     return total
 
 
@@ -301,10 +301,10 @@ def _pure(remaining: tuple[HonestNoise, ...]) -> Fraction | None:
     """An epsilon with delta 0 for the whole query, where one is known."""
     total = Fraction(0)
     for part in remaining:
-        found = pure_epsilon(part.sensitivity, part.draws, part.dimension)
-        if found is None:
+        epsilon_of_part = pure_epsilon(part.sensitivity, part.draws, part.dimension)
+        if epsilon_of_part is None:
             return None
-        total += Fraction(found)
+        total += Fraction(epsilon_of_part)
     return total
 
 
@@ -432,15 +432,15 @@ def _state(
         return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
     epsilon = declared_epsilon(query, honest)
     assert epsilon is not None
-    found = composed_delta(remaining, epsilon)
-    delta = with_clamping(query, epsilon, found)
+    noise_delta = composed_delta(remaining, epsilon)
+    delta = with_clamping(query, epsilon, noise_delta)
     if delta >= 1:
         little = "what the honest parties add is too little to bound anything"
         clamped = "what clamping the noise of curators adds to delta leaves nothing"
-        reason = little if found >= 1 else clamped
+        reason = little if noise_delta >= 1 else clamped
         return _nothing(scenario, description, trust, "; ".join((*fallen, reason)))
     added = clamp_delta(query, epsilon)
-    why = (*_why(query, remaining, found), *((_CLAMPED,) if delta != found else ()))
+    why = (*_why(query, remaining, noise_delta), *((_CLAMPED,) if delta != noise_delta else ()))
     return VerifiedLine(
         scenario,
         description,
@@ -448,7 +448,7 @@ def _state(
         "pure-dp" if delta == 0 else "approximate-dp",
         epsilon,
         delta,
-        _curve(query, remaining, epsilon, pure=found == 0),
+        _curve(query, remaining, epsilon, pure=noise_delta == 0),
         conditions,
         "; ".join((*fallen, *why)) or None,
         added or None,
@@ -471,11 +471,11 @@ def _curve(
     elif (end := _pure(remaining)) is not None:
         points[end] = Decimal(0)
     rising = [(at, with_clamping(query, at, delta)) for at, delta in sorted(points.items())]
-    kept = [rising[0]]
+    corners = [rising[0]]
     for point in rising[1:]:
-        if point[1] < kept[-1][1]:
-            kept.append(point)
-    return tuple(kept)
+        if point[1] < corners[-1][1]:
+            corners.append(point)
+    return tuple(corners)
 
 
 def _why(query: Query, remaining: tuple[HonestNoise, ...], delta: Decimal) -> tuple[str, ...]:
@@ -497,20 +497,20 @@ def _why(query: Query, remaining: tuple[HonestNoise, ...], delta: Decimal) -> tu
 
 
 def _conditions(query: Query, scenario: Scenario, participants: int | None) -> tuple[str, ...]:
-    held = []
+    conditions = []
     curators = curator_plan(query) is not None and query.mechanism is not Mechanism.LOCAL
     if curators and scenario in (Scenario.RECIPIENT, Scenario.ASSUMED):
         if participants is None:
-            held.append(f"a manifest of at least {query.min_participants} curators")
-        held.append(
+            conditions.append(f"a manifest of at least {query.min_participants} curators")
+        conditions.append(
             "hosted curators collude all together if their host does, and count so; so does every "
             "curator identity that the adversary enrolled"
         )
     if len(parts(query)) > 1 and is_gaussian(query):
-        held.append("the parts of the vector share rho, which adds up")
+        conditions.append("the parts of the vector share rho, which adds up")
     elif len(parts(query)) > 1:
-        held.append("the parts of the vector are accounted one by one and composed (basic)")
-    return tuple(held)
+        conditions.append("the parts of the vector are accounted one by one and composed (basic)")
+    return tuple(conditions)
 
 
 def verified_lines(

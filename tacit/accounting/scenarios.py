@@ -148,7 +148,9 @@ def _largest_union(sizes: tuple[int, ...], limit: int) -> int:
     """The most aggregators that whole operators hold together without passing the limit."""
     reachable = {0}
     for size in sizes:
-        reachable |= {held + size for held in reachable if held + size <= limit}
+        reachable |= {
+            size_so_far + size for size_so_far in reachable if size_so_far + size <= limit
+        }
     return max(reachable)
 
 
@@ -187,8 +189,8 @@ def assumption(query: Query, aggregators: Sequence[str], operators: Sequence[str
     if honest.corrupt_aggregators >= openers(query):
         return f"nothing of the aggregators {named}: {honest.fallen}"
     few = f"at most {honest.corrupt_aggregators}" if honest.corrupt_aggregators else "none"
-    others = query.collusion.curators
-    return f"{few} of the aggregators {named} and {others} other curators collude"
+    other_curators = query.collusion.curators
+    return f"{few} of the aggregators {named} and {other_curators} other curators collude"
 
 
 def trust_model(query: Query, scenario: Scenario, participants: int) -> TrustModel | None:

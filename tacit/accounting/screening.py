@@ -46,8 +46,8 @@ def characteristic(frequency: Floats, scale: Floats) -> Floats:
     """phi(u) of discrete Laplace noise of scale b (ring units), elementwise, in (0, 1]."""
     a = np.exp(-1 / scale)
     gap = -np.expm1(-1 / scale)
-    found: Floats = gap**2 / (gap**2 + 4 * a * np.sin(frequency / 2) ** 2)
-    return found
+    ratios: Floats = gap**2 / (gap**2 + 4 * a * np.sin(frequency / 2) ** 2)
+    return ratios
 
 
 def threshold(phi: Floats, rounds: Ints, alpha: float) -> Floats:
@@ -55,8 +55,8 @@ def threshold(phi: Floats, rounds: Ints, alpha: float) -> Floats:
     if not 0 < alpha < 1:
         raise ValueError("alpha lies in (0, 1)")
     with np.errstate(divide="ignore"):
-        found: Floats = phi + np.sqrt(4 * math.log(4 / alpha) / rounds) + _FLOATS
-    return found
+        bound: Floats = phi + np.sqrt(4 * math.log(4 / alpha) / rounds) + _FLOATS
+    return bound
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class NoiseAudit:
         """
         if look < 1:
             raise ValueError("looks are counted from 1")
-        each = alpha / (max(1, self.period.size) * look * (look + 1))
-        limit = threshold(self.phi, self.rounds, each)
+        level = alpha / (max(1, self.period.size) * look * (look + 1))
+        limit = threshold(self.phi, self.rounds, level)
         strength = self.strength
-        return Verdict(strength > limit, strength, limit, each)
+        return Verdict(strength > limit, strength, limit, level)
 
 
 def rounds_to_tell(alpha: float, phi: float = 0.1) -> int:

@@ -92,8 +92,8 @@ def _budget_history(
 ) -> Steps[Answer]:
     """What the worst curator had spent, step by step of time: RFC 3339 times, by default from the
     first round until now in 60 steps."""
-    asked = {"unit": unit, "scenario": scenario, "period_s": period_s, "step_s": step_s}
-    return answer_of(Answer, get("/v1/budget/history", {**asked, "from": since, "to": until}))
+    parameters = {"unit": unit, "scenario": scenario, "period_s": period_s, "step_s": step_s}
+    return answer_of(Answer, get("/v1/budget/history", {**parameters, "from": since, "to": until}))
 
 
 def _budget_outlook(schedules: Json | None = None) -> Steps[Answer]:

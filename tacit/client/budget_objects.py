@@ -39,8 +39,8 @@ class Budget(budget.Budget):
                 "epsilon": line.epsilon,
                 "delta": line.delta,
             }
-            for unit, found in lines
-            for line in found
+            for unit, figure in lines
+            for line in figure
         ]
 
     def to_frame(self) -> Any:

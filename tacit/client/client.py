@@ -64,12 +64,12 @@ def access(home: str | Path, service: str) -> tuple[str, str]:
     except FileNotFoundError:
         raise NoDeployment(f"there is no deployment in {home}: start one with `tacit up`") from None
     services = document["services"]
-    found = next((each for each in services if service in (each["kind"], each["id"])), None)
-    if found is None:
-        names = ", ".join(each["id"] for each in services)
+    entry = next((entry for entry in services if service in (entry["kind"], entry["id"])), None)
+    if entry is None:
+        names = ", ".join(service["id"] for service in services)
         raise ValueError(f"there is no service {service!r} in {home}; there are: {names}")
-    token = Path(found["directory"], "operator.token").read_text(encoding="ascii").strip()
-    return found["url"], token
+    token = Path(entry["directory"], "operator.token").read_text(encoding="ascii").strip()
+    return entry["url"], token
 
 
 READY_PAUSE_S = 0.05

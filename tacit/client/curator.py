@@ -226,8 +226,8 @@ def _completeness(
     register: str, *, period_s: int = 3_600, begin: str | None = None, end: str | None = None
 ) -> Steps[Answer]:
     """How many devices have a reading of a register in each period; of a day without `begin`."""
-    given = {"register": register, "period_s": period_s, "from": begin, "to": end}
-    return answer_of(Answer, get("/v1/completeness", given))
+    parameters = {"register": register, "period_s": period_s, "from": begin, "to": end}
+    return answer_of(Answer, get("/v1/completeness", parameters))
 
 
 def _calendar(
@@ -240,8 +240,8 @@ def _calendar(
     """Of each device of a curator the newest reading, and which of the 35 days to a date (else to
     today) are complete, partial or missing; of a register, else the first. Days of an IANA zone,
     else of the service's."""
-    given = {"register": register, "to": to, "timezone": timezone}
-    return answer_of(Answer, get(f"/v1/curators/{curator}/calendar", given))
+    parameters = {"register": register, "to": to, "timezone": timezone}
+    return answer_of(Answer, get(f"/v1/curators/{curator}/calendar", parameters))
 
 
 def _policy(curator: str | None = None) -> Steps[Json]:

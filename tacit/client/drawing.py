@@ -34,21 +34,21 @@ def _figure() -> tuple[Any, Any]:
 def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     """A matplotlib figure: a bar for each figure, its interval where there is one. Raises
     MissingExtra."""
-    told = [row for row in rows if row["value"] is not None]
+    with_value = [row for row in rows if row["value"] is not None]
     figure, axes = _figure()
-    places = range(len(told))
-    values = [float(row["value"]) for row in told]
-    if len(told) > _MOST_BARS:
-        _band(axes, told, values)
-        return _named(figure, axes, told, f"{title}; band: noise in 95 of 100 cases")
+    places = range(len(with_value))
+    values = [float(row["value"]) for row in with_value]
+    if len(with_value) > _MOST_BARS:
+        _band(axes, with_value, values)
+        return _named(figure, axes, with_value, f"{title}; band: noise in 95 of 100 cases")
     axes.bar(places, values, color=_COLOUR)
-    for place, row in zip(places, told, strict=True):
+    for place, row in zip(places, with_value, strict=True):
         if row["low"] is not None:
             low, high = float(row["low"]), float(row["high"])
             axes.vlines(place, low, high, color="black", linewidth=1.5)
-    names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
+    names = [row["part"] if row["index"] is None else str(row["index"]) for row in with_value]
     axes.set_xticks(list(places), names)
-    return _named(figure, axes, told, f"{title}; lines: noise in 95 of 100 cases")
+    return _named(figure, axes, with_value, f"{title}; lines: noise in 95 of 100 cases")
 
 
 _MOST_BARS: Final = 30
@@ -94,7 +94,7 @@ def points_or_bars(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
         raise ValueError(f"{title}: there is no table of numbers to draw")
     count = next((name for name in _COUNTS if name in numeric), None)
     names = [name for name in columns if name not in numeric]
-    first, *others = [name for name in numeric if name != count] or numeric
+    first, *other_names = [name for name in numeric if name != count] or numeric
     figure, axes = _figure()
     axes.set_title(title)
     if count is not None and names:
@@ -102,15 +102,15 @@ def points_or_bars(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
         axes.barh([_label(row[names[-1]]) for row in largest], [row[count] for row in largest])
         axes.set_xlabel(count)
         figure.set_figheight(1 + 0.2 * len(largest))
-    elif others and (count is not None or len(numeric) == 2):
+    elif other_names and (count is not None or len(numeric) == 2):
         most = max(1.0, *(row[count] for row in rows)) if count is not None else 1.0
         sizes = [_LARGEST_POINT * max(row[count], 0) / most if count else 1 for row in rows]
-        points = [row[first] for row in rows], [row[others[0]] for row in rows]
+        points = [row[first] for row in rows], [row[other_names[0]] for row in rows]
         axes.scatter(*points, s=sizes, alpha=0.6)
         axes.set_xlabel(first)
-        axes.set_ylabel(others[0] if count is None else f"{others[0]} (area: {count})")
+        axes.set_ylabel(other_names[0] if count is None else f"{other_names[0]} (area: {count})")
     else:
-        for name in others or [first]:
+        for name in other_names or [first]:
             if any(isinstance(row[name], float) for row in rows):
                 axes.plot([row[first] for row in rows], [row[name] for row in rows], label=name)
         axes.legend()

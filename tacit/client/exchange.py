@@ -121,23 +121,23 @@ def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply
     Raises a Problem for an answer of 400 and above, NoAnswer for none.
     """
     end = time.monotonic() + retry.deadline_s
-    made = 0
+    attempt = 0
     while True:
         reply = yield request
-        made += 1
+        attempt += 1
         error: Problem | httpx.TransportError
         if isinstance(reply, httpx.Response):
             if reply.status_code < 400:
                 return reply
             error = problem_in(reply)
             again = _asks_again(error, request)
-            pause = max(retry.pause_factor * backoff(made - 1), error.retry_after_s or 0.0)
+            pause = max(retry.pause_factor * backoff(attempt - 1), error.retry_after_s or 0.0)
         else:
             assert isinstance(reply, httpx.TransportError)
             error = reply
             again = request.repeatable or isinstance(error, _UNSENT)
-            pause = retry.pause_factor * backoff(made - 1)
-        if not again or request.once or made >= retry.attempts or time.monotonic() + pause > end:
+            pause = retry.pause_factor * backoff(attempt - 1)
+        if not again or request.once or attempt >= retry.attempts or time.monotonic() + pause > end:
             if isinstance(error, Problem):
                 raise error
             raise NoAnswer(_unanswered(error)) from error
@@ -145,12 +145,12 @@ def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply
 
 
 def _unanswered(error: httpx.TransportError) -> str:
-    told = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     try:
         url = error.request.url
     except RuntimeError:  # it has none
-        return told
-    return f"{url.scheme}://{url.netloc.decode()} ({told})"
+        return reason
+    return f"{url.scheme}://{url.netloc.decode()} ({reason})"
 
 
 def _asks_again(problem: Problem, request: Request) -> bool:
@@ -213,8 +213,8 @@ def pages_of(
 
 def get(path: str, params: Mapping[str, Any] | None = None) -> Request:
     """A GET; parameters that are None are omitted."""
-    kept = {name: value for name, value in (params or {}).items() if value is not None}
-    return Request("GET", path, params=kept or None, repeatable=True)
+    present = {name: value for name, value in (params or {}).items() if value is not None}
+    return Request("GET", path, params=present or None, repeatable=True)
 
 
 def repeatable(method: str, path: str, body: object = None) -> Request:
@@ -364,7 +364,9 @@ def _yielding(call: Callable[..., Stream[Any]], name: str, awaited: bool) -> Cal
         return (client.iterate_async if awaited else client.iterate)(call(*arguments, **named))
 
     hints = get_type_hints(call)
-    yielded = next(each for each in get_args(get_args(hints["return"])[0]) if get_args(each))
+    yielded = next(
+        get_arg for get_arg in get_args(get_args(hints["return"])[0]) if get_args(get_arg)
+    )
     (kind,) = get_args(yielded)
     items = AsyncIterator[kind] if awaited else Iterator[kind]  # type: ignore[valid-type]
     return _declared(method, name, call, hints | {"return": items})
@@ -376,12 +378,12 @@ def _declared(
     """`method` with this name, the help and the parameters of `call`, behind the client itself."""
     functools.update_wrapper(method, call)
     method.__name__ = method.__qualname__ = name
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     taken = [
-        each.replace(annotation=hints.get(parameter, each.annotation))
-        for parameter, each in inspect.signature(call).parameters.items()
+        parameter_of.replace(annotation=hints.get(parameter, parameter_of.annotation))
+        for parameter, parameter_of in inspect.signature(call).parameters.items()
     ]
-    shown = inspect.Signature([own, *taken], return_annotation=hints["return"])
+    shown = inspect.Signature([self_parameter, *taken], return_annotation=hints["return"])
     vars(method)["__signature__"] = shown
     return method
 
@@ -409,10 +411,10 @@ def watch(
     end = time.monotonic() + timeout_s
     tag = ""
     while True:
-        left = end - time.monotonic()
-        if left <= 0:
+        remaining_s = end - time.monotonic()
+        if remaining_s <= 0:
             raise NotFinished(f"{subject} is not finished after {timeout_s:.0f} s")
-        wait_s = min(POLL_S, left)
+        wait_s = min(POLL_S, remaining_s)
         answer: httpx.Response = yield Request(
             "GET",
             path,
@@ -436,13 +438,13 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
     passed on: the service sends a subject's history from its start, and then its current state.
     Raises NotFinished, which names the subject, after the timeout, and NoAnswer."""
     end = time.monotonic() + timeout_s
-    seen: list[Json] = []
+    events_sent: list[Json] = []
     lost = 0
     while True:
         answer: httpx.Response = yield Request(
             "GET", path, repeatable=True, wait_s=POLL_S, streamed=True
         )
-        known = list(seen)
+        repeated = list(events_sent)
         name, data = "message", ""
         try:
             while (line := (yield NextLine(answer))) is not None:
@@ -456,10 +458,10 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
                 elif not line and data:
                     event = {"event": name, "data": json.loads(data)}
                     name, data = "message", ""
-                    if event in known:
-                        known.remove(event)
+                    if event in repeated:
+                        repeated.remove(event)
                     else:
-                        seen.append(event)
+                        events_sent.append(event)
                         lost = 0
                         yield Item(event)
             return
@@ -472,17 +474,17 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
 def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
     """The last item of a stream; `progress` is called with each. Raises ValueError for one
     without."""
-    found: Item[T] | None = None
+    latest: Item[T] | None = None
     reply = None
     while True:
         try:
             step = items.send(reply)
         except StopIteration:
-            if found is None:
+            if latest is None:
                 raise ValueError("a stream without items has no last one") from None
-            return found.value
+            return latest.value
         if isinstance(step, Item):
-            found, reply = step, None
+            latest, reply = step, None
             if progress is not None:
                 progress(step.value)
         else:

@@ -30,8 +30,8 @@ class Job(jobs.Job):
         return self.state in ("succeeded", "failed", "cancelled")
 
     def __str__(self) -> str:
-        told = f"job {self.id}, {self.algorithm}: {self.state}"
-        return told if self.over else f"{told}, {100 * self.progress:.0f} %"
+        line = f"job {self.id}, {self.algorithm}: {self.state}"
+        return line if self.over else f"{line}, {100 * self.progress:.0f} %"
 
     def _repr_html_(self) -> str:
         return text("p", str(self))

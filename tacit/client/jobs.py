@@ -54,13 +54,13 @@ def _add_dataset(
     """Upload a dataset: `content` of its file (or of each part by name), or `rows` with `columns`,
     or a `url` that the deployment allows. Also `roles`, `privacy_unit`, `budget`, `purpose`,
     `revision_of`, `universe`."""
-    said: Json = {"name": name, "kind": kind, "format": format, **fields}
+    description: Json = {"name": name, "kind": kind, "format": format, **fields}
     headers = {KEY: key or uuid4().hex}
     if content is None:
-        body: dict[str, Any] = {"json": said}
+        body: dict[str, Any] = {"json": description}
     else:
         parts = {"file": content} if isinstance(content, bytes) else dict(content)
-        form, form_headers = _form(said, parts)
+        form, form_headers = _form(description, parts)
         headers |= form_headers
         body = {"content": form}
     return answer_of(

@@ -32,14 +32,14 @@ def text(name: str, content: str) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of texts."""
-    head = "".join(text("th", each) for each in heads)
+    head = "".join(text("th", head) for head in heads)
     body = "".join(f"<tr>{''.join(text('td', cell) for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def folded(title: str, lines: Iterable[str]) -> str:
     """A list that opens when its title is clicked."""
-    items = "".join(text("li", each) for each in lines)
+    items = "".join(text("li", line) for line in lines)
     return f"<details>{text('summary', title)}<ul>{items}</ul></details>"
 
 

@@ -85,26 +85,26 @@ class Problem(Error):
     @property
     def instance(self) -> str | None:
         """Where it happened, if the service says so."""
-        found = self.problem.get("instance")
-        return None if found is None else str(found)
+        address = self.problem.get("instance")
+        return None if address is None else str(address)
 
     @property
     def errors(self) -> tuple[FieldProblem, ...]:
         """The fields that cannot be accepted."""
-        found: Any = self.problem.get("errors")
-        if not isinstance(found, list):
+        entries: Any = self.problem.get("errors")
+        if not isinstance(entries, list):
             return ()
         return tuple(
             FieldProblem(item.get("pointer", ""), item.get("detail", ""), item.get("in", "body"))
-            for item in found
+            for item in entries
             if isinstance(item, dict)
         )
 
     @property
     def figures(self) -> Mapping[str, object]:
         """Further members: limits, counts, amounts of the refusal."""
-        kept = {name: value for name, value in self.problem.items() if name not in _STANDARD}
-        return MappingProxyType(kept)
+        extra = {name: value for name, value in self.problem.items() if name not in _STANDARD}
+        return MappingProxyType(extra)
 
     @property
     def sentence(self) -> str:
@@ -238,18 +238,18 @@ def problem_in(answer: httpx.Response) -> Problem:
         if isinstance(kind, str) and kind.startswith(TYPE_PREFIX):
             name = kind.removeprefix(TYPE_PREFIX)
     after = answer.headers.get("retry-after", "")
-    wanted = _BY_STATUS.get(status, ServiceFailed if status >= 500 else Problem)
-    named = _BY_NAME.get(name, wanted)
-    made = named if issubclass(named, wanted) else wanted
+    base = _BY_STATUS.get(status, ServiceFailed if status >= 500 else Problem)
+    named = _BY_NAME.get(name, base)
+    made = named if issubclass(named, base) else base
     return made(status, name, document, float(after) if after.isdecimal() else None)
 
 
 def _object(answer: httpx.Response) -> Mapping[str, object] | None:
     try:
-        found = answer.json()
+        document = answer.json()
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _phrase(status: int) -> str:

@@ -89,7 +89,7 @@ class Report(Answer):
 
     def error_of(self, part: str) -> PartError | None:
         """How far noise moves a part."""
-        return next((each for each in self.errors if each.part == part), None)
+        return next((error for error in self.errors if error.part == part), None)
 
     def __str__(self) -> str:
         return brief_text(self.brief)
@@ -188,28 +188,30 @@ class Result(queries.RoundResult):
         table each cell and margin, with its category of each column, None for a sum over all."""
         if self.columns is not None:
             return records(self.columns, self.cells, self._unit("table"))
-        found = []
+        figure_rows = []
         percentiles = self._percentiles()
         for name, value in self.figures.items():
             listed = isinstance(value, list)
             width = self._half_width(name) if listed else self.half_width
             own = width if listed or name == self.function else None
-            for index, each in enumerate(value if isinstance(value, list) else [value]):
+            for index, figure in enumerate(value if isinstance(value, list) else [value]):
                 if name in percentiles:
                     low, high = percentiles[name]
                 else:
-                    low, high = (None, None) if own is None or each is None else _around(each, own)
-                found.append(
+                    low, high = (
+                        (None, None) if own is None or figure is None else _around(figure, own)
+                    )
+                figure_rows.append(
                     {
                         "part": name,
                         "index": index if listed else None,
-                        "value": each,
+                        "value": figure,
                         "low": low,
                         "high": high,
                         "unit": self._unit(name),
                     }
                 )
-        return found
+        return figure_rows
 
     @property
     def cells(self) -> list[CellFigure]:
@@ -236,8 +238,8 @@ class Result(queries.RoundResult):
         cells = self.cells
         hidden = suppressed_figures(self.columns, [int(cell.value or 0) for cell in cells], least)
         return [
-            replace(cell, value=None) if own else cell
-            for cell, own in zip(cells, hidden.tolist(), strict=True)
+            replace(cell, value=None) if is_hidden else cell
+            for cell, is_hidden in zip(cells, hidden.tolist(), strict=True)
         ]
 
     def top(self, count: int) -> list[dict[str, Any]]:
@@ -269,17 +271,17 @@ class Result(queries.RoundResult):
     @property
     def headline(self) -> str:
         """The result in one line; a sum or count rounded to what its noise leaves of it."""
-        told = []
+        headlines = []
         for name, value in self.figures.items():
             if isinstance(value, list):
-                told.append(f"{name}: {len(value)} figures")
+                headlines.append(f"{name}: {len(value)} figures")
             elif value is not None:
                 width = self.half_width if name == self.function else None
                 unit = "" if self._unit(name) == "1" else f" {self._unit(name)}"
                 shown, error = _rounded(value, width)
                 noise = f" ± {error}{unit} of noise in 95 of 100 cases" if error else ""
-                told.append(f"{name} {shown}{unit}{noise}")
-        return f"{', '.join(told)}; {self.participants} curators answered"
+                headlines.append(f"{name} {shown}{unit}{noise}")
+        return f"{', '.join(headlines)}; {self.participants} curators answered"
 
     def _percentiles(self) -> dict[str, tuple[Number | None, Number | None]]:
         """The edges between which each percentile lies in 95 of 100 cases, by its name."""
@@ -312,7 +314,7 @@ class Result(queries.RoundResult):
 
 def _figure(value: Any) -> Number | list[Number] | None:
     if isinstance(value, list):
-        return [number(each) for each in value]
+        return [number(entry) for entry in value]
     return None if value is None else number(value)
 
 

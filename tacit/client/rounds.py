@@ -108,8 +108,8 @@ def _open_round(
     key: str | None = None,
 ) -> Steps[tacit.Round]:
     """Open a round; `window` is {"start", "end"} unless the query fixes one."""
-    given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
-    body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
+    options = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
+    body = {"query_id": query_id, **{k: v for k, v in options.items() if v is not None}}
     return answer_of(tacit.Round, creating("/v1/rounds", body, key or uuid4().hex))
 
 
@@ -118,8 +118,8 @@ def _rounds(
 ) -> Stream[tacit.Round]:
     """Rounds, by state or query: their heads, of released ones with the figures of the result."""
     order = {"newest_first": "true"} if newest_first else {}
-    asked = {"state": state, "query_id": query_id, "form": "head", **order}
-    return pages_of(tacit.Round, "/v1/rounds", "rounds", asked)
+    parameters = {"state": state, "query_id": query_id, "form": "head", **order}
+    return pages_of(tacit.Round, "/v1/rounds", "rounds", parameters)
 
 
 def _round(round_id: str) -> Steps[tacit.Round]:
@@ -149,9 +149,9 @@ def _wait_for(
     where that takes longer. `progress` is called with the round each time that it changes
     (`tacit.show_progress` prints it)."""
     watched = _watched(round_id, timeout_s, only_finished=progress is None)
-    found = yield from last(watched, progress)
-    if found.state == "aborted":
-        raise RoundNotReleased(found.reason)
+    round_seen = yield from last(watched, progress)
+    if round_seen.state == "aborted":
+        raise RoundNotReleased(round_seen.reason)
     return (yield from _result(round_id))
 
 
@@ -175,8 +175,8 @@ def _ask(
     (excluded) of the readings, RFC 3339 or datetimes with a zone, unless the query fixes one.
     `preview` shows the cost. Raises ValueError for a datetime without a zone."""
     span = None if window is None else {"start": _instant(window[0]), "end": _instant(window[1])}
-    asked = yield from create_query(query)
-    opened = yield from _open_round(asked.id, window=span, deadline_s=deadline_s)
+    query_made = yield from create_query(query)
+    opened = yield from _open_round(query_made.id, window=span, deadline_s=deadline_s)
     return (yield from _wait_for(opened.id, timeout_s, progress=progress))
 
 
@@ -198,8 +198,8 @@ def _compare(
     released = []
     for round_id in (first_round, second_round):
         shown = yield from _result(round_id)
-        asked = yield from _query(shown.query_id)
-        query = tacit.Query.model_validate_json(json.dumps(asked["query"]))
+        answer_query = yield from _query(shown.query_id)
+        query = tacit.Query.model_validate_json(json.dumps(answer_query["query"]))
         released.append(Released(query, shown.participants, shown["result"]))
     if first_round == second_round:
         raise NotComparable("one result was named twice: its noise is the same both times")

@@ -54,7 +54,7 @@ def _signer(descriptor: Signed[RoundDescriptor], newest: bytes) -> Steps[bytes]:
     except SignatureBroken:
         shown = yield from json_of(get("/.well-known/tacit-coordinator/identity"))
         documents = IdentityChain.model_validate_json(json.dumps(shown)).documents
-        keys = [newest, *(each.statement.ed25519 for each in documents)]
+        keys = [newest, *(document.statement.ed25519 for document in documents)]
         return signer_of(DESCRIPTOR_LABEL, descriptor, keys)
     return newest
 
@@ -63,8 +63,8 @@ def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str
     """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
     SealRefused for a seal that is not good."""
     answer = yield from json_of(get(f"/v1/rounds/{round_id}/seals"))
-    found = [ShownSeal.model_validate_json(json.dumps(each)) for each in answer["seals"]]
-    return {each.aggregator: check_seal(transcript, each).hex() for each in found}
+    seals = [ShownSeal.model_validate_json(json.dumps(document)) for document in answer["seals"]]
+    return {seal.aggregator: check_seal(transcript, seal).hex() for seal in seals}
 
 
 def check_answer(place: str, round_id: str) -> Steps[Json]:
@@ -74,15 +74,15 @@ def check_answer(place: str, round_id: str) -> Steps[Json]:
     content = yield from content_of(f"{place}/transcript")
     transcript = Transcript.model_validate_json(content)
     descriptor = transcript.descriptor.statement
-    found = {
+    checks = {
         "round": round_id,
         "answered": encode_binary(anchors.descriptor_hash),
         "published": encode_binary(descriptor.digest()),
     }
-    if found["answered"] != found["published"]:
-        return found | {"same_round": False}
+    if checks["answered"] != checks["published"]:
+        return checks | {"same_round": False}
     checked = check_transcript(transcript, anchors.coordinator_key, anchors.trust)
-    return found | {
+    return checks | {
         "same_round": True,
         "result": decode(descriptor.query, checked.total),
         "participants": transcript.participants,

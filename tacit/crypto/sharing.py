@@ -103,10 +103,10 @@ class Additive:
 
     def rest(self, values: Ints, uniform: Iterable[Words]) -> list[Words]:
         """What is left of the value."""
-        left: Words = values.astype(np.uint64)
+        remainder: Words = values.astype(np.uint64)
         for piece in uniform:
-            left -= piece
-        return [left]
+            remainder -= piece
+        return [remainder]
 
     def add(self, accumulator: Words, pieces: Words) -> Words:
         """Wrapping 64-bit addition."""
@@ -163,16 +163,18 @@ class Shamir:
 
         Raises ValueError for a value that the field cannot hold.
         """
-        known = [to_field(values), *uniform]
+        shares = [to_field(values), *uniform]
         at, further = range(self.threshold), range(self.threshold, self.count + 1)
-        flat = [words.reshape(-1) for words in known]
+        flat = [words.reshape(-1) for words in shares]
         return [_interpolate(flat, at, x).reshape(values.shape) for x in further]
 
     def add(self, accumulator: Words, pieces: Words) -> Words:
         """Field addition, reduced every 64 addends. Both must be field elements."""
         while (groups := pieces.shape[0] // _ADDENDS) > 0:
-            whole, rest = np.split(pieces, [groups * _ADDENDS])
-            sums = whole.reshape(groups, _ADDENDS, *pieces.shape[1:]).sum(axis=1, dtype=np.uint64)
+            full_groups, rest = np.split(pieces, [groups * _ADDENDS])
+            sums = full_groups.reshape(groups, _ADDENDS, *pieces.shape[1:]).sum(
+                axis=1, dtype=np.uint64
+            )
             accumulator = reduce_field(accumulator + rest.sum(axis=0, dtype=np.uint64))
             pieces = reduce_field(sums)
         return reduce_field(accumulator + pieces.sum(axis=0, dtype=np.uint64))

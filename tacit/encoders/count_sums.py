@@ -68,10 +68,10 @@ class CountSum:
         used = np.unique(rate_of[asked.sizes > 0])
         order = sorted(used.tolist(), key=lambda place: rates[place])
         # More than fit are rounded down, neighbours to the lowest of them.
-        kept = np.arange(len(order)) * min(len(order), MOST_RATES) // max(len(order), 1)
+        level = np.arange(len(order)) * min(len(order), MOST_RATES) // max(len(order), 1)
         rank = np.zeros(len(rates), np.int64)
-        rank[order] = kept
-        lowest = np.unique(kept, return_index=True)[1].tolist()
+        rank[order] = level
+        lowest = np.unique(level, return_index=True)[1].tolist()
         return cls(
             counter, asked, reach, tuple(rates[order[place]] for place in lowest), rank[rate_of]
         )
@@ -118,8 +118,8 @@ class CountSum:
     @property
     def epsilon(self) -> Fraction:
         """The sum of the distinct rates."""
-        asked = np.flatnonzero(self._sizes).tolist()
-        return sum((self.rates[place] for place in asked), Fraction(0))
+        counted_places = np.flatnonzero(self._sizes).tolist()
+        return sum((self.rates[place] for place in counted_places), Fraction(0))
 
     @cached_property
     def blocks(self) -> tuple[SumBlock, ...]:
@@ -161,8 +161,8 @@ class CountSum:
         inside = (cells >= 0) & (cells < self._cells.size)
         places, records = self._places[cells[inside]], records[inside]
         rates = np.searchsorted(self._ends, places, side="right")
-        kept = _first(records * len(self.rates) + rates, self.reach)
-        return records[kept], places[kept]
+        first_places = _first(records * len(self.rates) + rates, self.reach)
+        return records[first_places], places[first_places]
 
     def total(self, lists: Lists) -> Ints:
         """What all lists add together (length,)."""
@@ -177,8 +177,8 @@ class CountSum:
         """What each record adds at each rate over all parts, in L1 norm (records, rates)."""
         records, places = self._added(lists)
         keys = records * len(self.rates) + np.searchsorted(self._ends, places, side="right")
-        found = np.bincount(keys, minlength=lists.count * len(self.rates))
-        return found.reshape(lists.count, len(self.rates))
+        counts_moved = np.bincount(keys, minlength=lists.count * len(self.rates))
+        return counts_moved.reshape(lists.count, len(self.rates))
 
     def after(self, spends: PathSpends) -> PathSpends:
         """What a job's paths spend with the whole question, too. Raises NoSuchPaths."""
@@ -208,14 +208,14 @@ def read_with(
     counter: Counter, read: Callable[[Mapping[str, Any]], Asked], document: Mapping[str, Any]
 ) -> CountSum:
     """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
-    asked = read(document["asked"])
+    counted = read(document["asked"])
     rates = tuple(parse_exact(rate) for rate in document["rates"])
-    rate_of = np.zeros(asked.sizes.size, np.int64)
+    rate_of = np.zeros(counted.sizes.size, np.int64)
     if document["rate_of"] is not None:
         rate_of = whole_numbers(document["rate_of"], len(rates))
     reach = whole_number(document["reach"], MOST_REACH)
     first = whole_number(document["first"], MOST_CELLS) if "first" in document else 0
-    return CountSum(counter, asked, reach, rates, rate_of, first)
+    return CountSum(counter, counted, reach, rates, rate_of, first)
 
 
 def read_levels(listed: Any, items: int, most: int = MOST_CELLS) -> tuple[Level, ...]:
@@ -226,11 +226,11 @@ def read_levels(listed: Any, items: int, most: int = MOST_CELLS) -> tuple[Level,
     """
     levels: list[Level] = []
     before = 1
-    if len(listed) > MOST_LEVELS or any(len(each["items"]) > most for each in listed):
+    if len(listed) > MOST_LEVELS or any(len(level["items"]) > most for level in listed):
         raise ValueError("more levels, or larger ones, than questions can have asked")
-    for each in listed:
-        parents = whole_numbers(each["parents"], before)
-        last = whole_numbers(each["items"], items)
+    for level in listed:
+        parents = whole_numbers(level["parents"], before)
+        last = whole_numbers(level["items"], items)
         if parents.shape != last.shape or (np.diff(parents * items + last) <= 0).any():
             raise ValueError("a level is sorted by parent and item")
         levels.append(Level(parents, last))
@@ -247,12 +247,12 @@ def whole_number(value: Any, most: int) -> int:
 
 def whole_numbers(listed: Any, below: int) -> Ints:
     """A JSON list of whole numbers from 0 on. Raises ValueError or TypeError for anything else."""
-    if not isinstance(listed, list) or not all(type(each) is int for each in listed):
+    if not isinstance(listed, list) or not all(type(number) is int for number in listed):
         raise TypeError("a list of whole numbers")
-    found = np.array(listed, np.int64)
-    if found.size and not (found.min() >= 0 and found.max() < below):
+    numbers = np.array(listed, np.int64)
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() < below):
         raise ValueError("a number is out of range")
-    return found
+    return numbers
 
 
 def _first(keys: Ints, most: int) -> Ints:

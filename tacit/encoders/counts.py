@@ -97,14 +97,14 @@ class Tree:
     @property
     def nodes(self) -> int:
         """How many."""
-        return sum(own.size for own in self.own)
+        return sum(spent.size for spent in self.own)
 
     @property
     def most(self) -> int:
         """Along the path that spends most."""
         best = self.own[-1]
-        for layer, own in zip(reversed(self.layers), reversed(self.own[:-1]), strict=True):
-            above = own.copy()
+        for layer, spent in zip(reversed(self.layers), reversed(self.own[:-1]), strict=True):
+            above = spent.copy()
             if best.size:
                 order = np.argsort(layer.parents, kind="stable")
                 parents = layer.parents[order]
@@ -115,7 +115,7 @@ class Tree:
 
     def scaled(self, factor: int) -> Tree:
         """The same over a denominator that is this many times as large."""
-        return replace(self, own=tuple(own * factor for own in self.own))
+        return replace(self, own=tuple(spent * factor for spent in self.own))
 
     def asked(self, paths: Paths, groups: Ints, spends: Exacts) -> Tree | None:
         """With a question's groups (k,), which have cells and spend so much (k,); None if its tree
@@ -124,47 +124,47 @@ class Tree:
         needed = [np.unique(nodes)]
         for layer in paths.layers[::-1]:
             needed.append(np.unique(layer.parents[needed[-1]]))
-        layers, own = list(self.layers), [each.copy() for each in self.own]
+        layers, spent = list(self.layers), [spent_of_layer.copy() for spent_of_layer in self.own]
         places, count = np.zeros(1, np.int64), 1
         for depth, (layer, rows) in enumerate(zip(paths.layers, needed[-2::-1], strict=True)):
             part = layer.only(rows)
             named = Layer(places[part.parents], part.labels, part.marks)
             if depth == len(layers):
                 layers.append(Layer.of(named.parents[:0], named.labels[:0]))
-                own.append(_zeros(0))
-            merged, found = _merged(layers[depth], named)
+                spent.append(_zeros(0))
+            merged, rows_of_layer = _merged(layers[depth], named)
             if merged is None:
                 return None
             layers[depth] = merged
-            own[depth + 1] = np.append(
-                own[depth + 1], _zeros(merged.labels.size - own[depth + 1].size)
+            spent[depth + 1] = np.append(
+                spent[depth + 1], _zeros(merged.labels.size - spent[depth + 1].size)
             )
             count = layer.labels.size
             places = np.full(count, -1)
-            places[rows] = found
-        np.add.at(own[len(paths.layers)], places[nodes], spends)
-        return Tree(self.walk, tuple(layers), tuple(own))
+            places[rows] = rows_of_layer
+        np.add.at(spent[len(paths.layers)], places[nodes], spends)
+        return Tree(self.walk, tuple(layers), tuple(spent))
 
 
 def _zeros(count: int) -> Exacts:
-    found = np.empty(count, object)
-    found[:] = 0
-    return found
+    zeros = np.empty(count, object)
+    zeros[:] = 0
+    return zeros
 
 
 def _merged(layer: Layer, named: Layer) -> tuple[Layer | None, Ints]:
     """A layer with these nodes, and their places in it; None if a node has another mark there."""
     order = np.argsort(layer.keys)
-    held, keys = layer.keys[order], named.keys
-    at = np.searchsorted(held, keys)
-    known = np.zeros(keys.size, np.bool_)
-    inside = at < held.size
-    known[inside] = held[at[inside]] == keys[inside]
+    present, keys = layer.keys[order], named.keys
+    at = np.searchsorted(present, keys)
+    is_known = np.zeros(keys.size, np.bool_)
+    inside = at < present.size
+    is_known[inside] = present[at[inside]] == keys[inside]
     places = np.empty(keys.size, np.int64)
-    places[known] = order[at[known]]
-    if (layer.marks[places[known]] != named.marks[known]).any():
+    places[is_known] = order[at[is_known]]
+    if (layer.marks[places[is_known]] != named.marks[is_known]).any():
         return None, places
-    new = np.flatnonzero(~known)
+    new = np.flatnonzero(~is_known)
     places[new] = layer.labels.size + np.arange(new.size)
     more = named.only(new)
     joined = Layer(
@@ -196,8 +196,8 @@ class PathSpends:
         Raises NoSuchPaths."""
         if paths is None:
             return self.with_loose(sum(rates, Fraction(0)))
-        found, units = self._over([rate * paths.width / reach for rate in rates])
-        trees = found.trees
+        larger, units = self._over([rate * paths.width / reach for rate in rates])
+        trees = larger.trees
         groups = np.flatnonzero(sizes)
         spends = np.array([0, *units], object)[1 + rate_of[groups]]
         for place, tree in enumerate((*trees, Tree.bare(paths.walk))):
@@ -207,13 +207,13 @@ class PathSpends:
                 break
         if sum(tree.nodes for tree in trees) > MOST_NODES:
             raise NoSuchPaths("the questions name more groups than can be followed")
-        return replace(found, trees=trees)
+        return replace(larger, trees=trees)
 
     def with_loose(self, epsilon: Fraction) -> PathSpends:
         """With a question more that may move each record by all of its epsilon. Raises
         NoSuchPaths."""
-        found, (unit,) = self._over([epsilon])
-        return replace(found, loose=found.loose + unit)
+        larger, (unit,) = self._over([epsilon])
+        return replace(larger, loose=larger.loose + unit)
 
     def _over(self, costs: Sequence[Fraction]) -> tuple[PathSpends, list[int]]:
         """The same, and these figures, over a common denominator. Raises NoSuchPaths."""
@@ -234,17 +234,17 @@ class PathSpends:
                     [layer.parents.tolist(), layer.labels.tolist(), layer.marks.tolist()]
                     for layer in tree.layers
                 ],
-                "own": [own.tolist() for own in tree.own],
+                "own": [spent.tolist() for spent in tree.own],
             }
             for tree in self.trees
         ]
-        found = {"denominator": self.denominator, "loose": self.loose, "trees": trees}
-        return zlib.compress(json.dumps(found, separators=(",", ":")).encode(), 1)
+        document = {"denominator": self.denominator, "loose": self.loose, "trees": trees}
+        return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> PathSpends:
         """From `packed`."""
-        found = json.loads(zlib.decompress(packed))
+        document = json.loads(zlib.decompress(packed))
         trees = tuple(
             Tree(
                 tree["walk"],
@@ -252,11 +252,11 @@ class PathSpends:
                     Layer(*(np.array(numbers, np.int64) for numbers in layer))
                     for layer in tree["layers"]
                 ),
-                tuple(np.array([0, *own], object)[1:] for own in tree["own"]),
+                tuple(np.array([0, *spent], object)[1:] for spent in tree["own"]),
             )
-            for tree in found["trees"]
+            for tree in document["trees"]
         )
-        return cls(found["denominator"], found["loose"], trees)
+        return cls(document["denominator"], document["loose"], trees)
 
 
 # Counts of private lists in the cells of a public question (spec: federated-counting, section 2).
@@ -381,10 +381,10 @@ def occupied(cells: NDArray[Any], size: int) -> Counts:
     """Which of `size` cells have a count, and how many."""
     if size <= max(_SPARSE * cells.size, _SMALL):
         counts = np.bincount(cells, minlength=size)
-        held = np.flatnonzero(counts)
-        return Counts(held, counts[held])
-    held, counts = np.unique(cells, return_counts=True)
-    return Counts(held.astype(np.int64), counts)
+        cells_with_rows = np.flatnonzero(counts)
+        return Counts(cells_with_rows, counts[cells_with_rows])
+    cells_with_rows, counts = np.unique(cells, return_counts=True)
+    return Counts(cells_with_rows.astype(np.int64), counts)
 
 
 def together(parts: Sequence[Counts], size: int) -> Counts:
@@ -396,12 +396,12 @@ def together(parts: Sequence[Counts], size: int) -> Counts:
     if size <= max(_SPARSE * cells.size, _SMALL):
         total = np.zeros(size, np.int64)
         np.add.at(total, cells, counts)
-        held = np.flatnonzero(total)
-        return Counts(held, total[held])
-    held, back = np.unique(cells, return_inverse=True)
-    total = np.zeros(held.size, np.int64)
+        cells_with_rows = np.flatnonzero(total)
+        return Counts(cells_with_rows, total[cells_with_rows])
+    cells_with_rows, back = np.unique(cells, return_inverse=True)
+    total = np.zeros(cells_with_rows.size, np.int64)
     np.add.at(total, back, counts)
-    return Counts(held, total)
+    return Counts(cells_with_rows, total)
 
 
 def places_among(kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:

@@ -151,8 +151,8 @@ class Perturbation(ReadingGrid):
     ) -> list[list[int]]:
         """The numbers of each report; rows sorted by user and round."""
         noisy = perturb(self, users, rounds, self.quantise(readings), source)
-        found: list[list[int]] = noisy.tolist()
-        return found
+        listed: list[list[int]] = noisy.tolist()
+        return listed
 
     def refusal(self, values: Sequence[int]) -> str | None:
         """Noisy values beyond the bounds must occur; those that no honest device would send in a
@@ -246,7 +246,7 @@ class Device:
 
     def to_bytes(self) -> bytes:
         """For encrypted storage."""
-        kept = {
+        state = {
             "format": _FORMAT,
             "task": self.task,
             "round": self.round,
@@ -254,7 +254,7 @@ class Device:
             "dynamic": self.dynamic,
             "sent": {str(number): values for number, values in self.sent.items()},
         }
-        return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(state, sort_keys=True, separators=(",", ":")).encode()
 
 
 def join(plan: Perturbation, task: str, source: NoiseSource) -> Device:
@@ -267,15 +267,15 @@ def resume(stored: bytes | None, task: str) -> Device:
     """The stored state of this task. Raises Left if it is missing: it must never be drawn again."""
     if stored is None:
         raise Left("the state of this task is lost: a device leaves rather than draw it again")
-    kept = json.loads(stored)
-    if kept.get("format") != _FORMAT or kept.get("task") != task:
+    state = json.loads(stored)
+    if state.get("format") != _FORMAT or state.get("task") != task:
         raise Left("the stored state belongs to another task")
-    sent = {int(number): tuple(values) for number, values in kept["sent"].items()}
+    sent = {int(number): tuple(values) for number, values in state["sent"].items()}
     return Device(
         task,
-        kept["round"],
-        tuple(kept["permanent"]),
-        tuple(kept["dynamic"]),
+        state["round"],
+        tuple(state["permanent"]),
+        tuple(state["dynamic"]),
         MappingProxyType(sent),
     )
 
@@ -307,8 +307,8 @@ def report(
             dynamic = tuple(plan.draw(source, 1)[0].tolist())
         noisy += np.array(dynamic, np.int64)
     sent = tuple(noisy.tolist())
-    kept = MappingProxyType({**device.sent, number: sent})
-    return replace(device, round=number, dynamic=dynamic, sent=kept), sent
+    sent_values = MappingProxyType({**device.sent, number: sent})
+    return replace(device, round=number, dynamic=dynamic, sent=sent_values), sent
 
 
 def admits(limit: Fraction, cost: Fraction, left: Fraction | None = None) -> bool:
@@ -341,8 +341,8 @@ def respond(labels: Ints, classes: int, epsilon: Fraction, source: NoiseSource) 
     total = 1 << WEIGHT_BITS
     weights = [total // (classes - 1)] * (classes - 1)
     weights[0] += total - sum(weights)
-    others = AliasTable.from_weights(weights) if classes > 2 else None
+    alias = AliasTable.from_weights(weights) if classes > 2 else None
     shift = np.ones(labels.size, np.int64)
-    if others is not None:
-        shift += others.draw(source, labels.size)
+    if alias is not None:
+        shift += alias.draw(source, labels.size)
     return np.asarray(np.where(truly, labels, (labels + shift) % classes), np.int64)

@@ -49,19 +49,19 @@ def odds(epsilon: Fraction) -> int:
     """E = floor(2^40 e^epsilon), rounded down; above 2^40. Raises ValueError for an epsilon so
     small that no report would be informative."""
     exponent = _DOWN.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
-    found = int(_DOWN.multiply(Decimal(UNIT), _DOWN.next_minus(_DOWN.exp(exponent))))
-    if found <= UNIT:
+    odds_of_unit = int(_DOWN.multiply(Decimal(UNIT), _DOWN.next_minus(_DOWN.exp(exponent))))
+    if odds_of_unit <= UNIT:
         raise ValueError("so small an epsilon leaves nothing")
-    return found
+    return odds_of_unit
 
 
 def uniform(below: int, count: int, source: NoiseSource) -> Ints:
     """`count` whole numbers, each of 0..below - 1 as likely; 1 <= below < 2^62."""
     limit = np.uint64((1 << 64) // below * below - 1)
-    found = source.words(count)
-    while (wrong := np.flatnonzero(found > limit)).size:
-        found[wrong] = source.words(wrong.size)
-    return (found % np.uint64(below)).astype(np.int64)
+    drawn = source.words(count)
+    while (wrong := np.flatnonzero(drawn > limit)).size:
+        drawn[wrong] = source.words(wrong.size)
+    return (drawn % np.uint64(below)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class Window:
     def estimates(self, reports: Ints, windowed: Bools) -> Floats:
         """Unbiased, on [-1, 1]."""
         scaled = np.where(windowed, float(self.window_factor), float(self.point)) * reports
-        found: Floats = scaled / self.largest
-        return found
+        values: Floats = scaled / self.largest
+        return values
 
     def placed(self, steps_above: Ints, steps: int, source: NoiseSource) -> Ints:
         """Readings in 0..steps as numbers of -X..X, rounded without bias."""
-        whole, rest = np.divmod(2 * self.largest * steps_above, steps)
-        return whole + (uniform(steps, rest.size, source) < rest) - self.largest
+        below_place, rest = np.divmod(2 * self.largest * steps_above, steps)
+        return below_place + (uniform(steps, rest.size, source) < rest) - self.largest
 
 
 def _variances(
@@ -139,13 +139,13 @@ def _variances(
     total = 2 * half + 1 + (growth - 1) * wide
     factor = total / ((growth - 1) * wide)
     flat = half * (half + 1) * (2 * half + 1) / 3
-    own = reach * (reach + 1) * wide / 3
+    within = reach * (reach + 1) * wide / 3
     points = ((growth + 1) / (growth - 1)) ** 2
-    found = []
+    moments = []
     for place in (0, 1):
-        second = (flat + (growth - 1) * (wide * (place * largest) ** 2 + own)) / total
-        found.append((np.asarray(factor**2 * second / largest**2 - place), points - place))
-    return found[0], found[1]
+        second = (flat + (growth - 1) * (wide * (place * largest) ** 2 + within)) / total
+        moments.append((np.asarray(factor**2 * second / largest**2 - place), points - place))
+    return moments[0], moments[1]
 
 
 @lru_cache(maxsize=256)
@@ -154,8 +154,8 @@ def best_window(epsilon: Fraction, half: int = HALF) -> Window:
 
     Variance is linear in the mixture, and largest in the middle or at the end. Raises ValueError.
     """
-    found = odds(epsilon)
-    growth = float(Fraction(found, UNIT))
+    window_odds = odds(epsilon)
+    growth = float(Fraction(window_odds, UNIT))
     reach = np.arange(half - 1)
     middle, end = _variances(growth, reach, half)
     candidates = [np.zeros(reach.size), np.ones(reach.size)]
@@ -168,7 +168,7 @@ def best_window(epsilon: Fraction, half: int = HALF) -> Window:
         shares * middle[0] + (1 - shares) * middle[1], shares * end[0] + (1 - shares) * end[1]
     )
     row, column = np.unravel_index(int(worst.argmin()), worst.shape)
-    return Window(found, int(reach[column]), round(float(shares[row, column]) * MIX), half)
+    return Window(window_odds, int(reach[column]), round(float(shares[row, column]) * MIX), half)
 
 
 @dataclass(frozen=True)
@@ -182,15 +182,15 @@ class Subset:
     @classmethod
     def of(cls, epsilon: Fraction, buckets: int) -> Subset:
         """r = round(d / (1 + e^epsilon)), at least 1. Raises ValueError."""
-        found = odds(epsilon)
-        size = max(1, round(Fraction(buckets * UNIT, UNIT + found)))
-        return cls(found, buckets, size)
+        odds_of_own = odds(epsilon)
+        size = max(1, round(Fraction(buckets * UNIT, UNIT + odds_of_own)))
+        return cls(odds_of_own, buckets, size)
 
     @property
     def own(self) -> Fraction:
         """p: that the own bucket is in the report."""
-        held = self.size * self.odds
-        return Fraction(held, held + (self.buckets - self.size) * UNIT)
+        own_mass = self.size * self.odds
+        return Fraction(own_mass, own_mass + (self.buckets - self.size) * UNIT)
 
     @property
     def other(self) -> Fraction:
@@ -214,18 +214,18 @@ class Subset:
         """(n, d) which buckets the report of each place holds: r of each row."""
         rows = np.arange(places.size)
         keys = self._keys(places.size, source)
-        held = Bernoulli(self.own).draw(source, places.size)
+        bucket_is_own = Bernoulli(self.own).draw(source, places.size)
         # The own bucket comes before all others, or after them.
-        keys[rows, places] = np.where(held, -1, np.iinfo(np.int64).max)
+        keys[rows, places] = np.where(bucket_is_own, -1, np.iinfo(np.int64).max)
         while True:
             last = np.partition(keys, self.size - 1, axis=1)[:, self.size - 1, None]
-            found = keys <= last
-            wrong = np.flatnonzero(found.sum(axis=1) > self.size)
+            chosen = keys <= last
+            wrong = np.flatnonzero(chosen.sum(axis=1) > self.size)
             if not wrong.size:
-                return found
-            own = keys[wrong, places[wrong]]  # two keys alike: all others are drawn again
+                return chosen
+            new_keys = keys[wrong, places[wrong]]  # two keys alike: all others are drawn again
             keys[wrong] = self._keys(wrong.size, source)
-            keys[wrong, places[wrong]] = own
+            keys[wrong, places[wrong]] = new_keys
 
     def _keys(self, count: int, source: NoiseSource) -> Ints:
         """(count, d) each from 0 to 2^63 - 1."""
@@ -234,8 +234,8 @@ class Subset:
 
     def shares(self, counts: Ints | Floats, reports: int) -> Floats:
         """Unbiased shares (d,) from how many reports hold each bucket."""
-        found: Floats = (counts / reports - float(self.other)) / float(self.own - self.other)
-        return found
+        estimated: Floats = (counts / reports - float(self.other)) / float(self.own - self.other)
+        return estimated
 
 
 # What a device sends as reports `window` and `subset`, in whole numbers.
@@ -288,8 +288,8 @@ class WindowReports(_Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = isinstance(self.reach, int) and isinstance(self.mixed, int)
-        if not whole or not 0 <= self.reach < HALF - 1 or not 0 <= self.mixed <= MIX:
+        integers = isinstance(self.reach, int) and isinstance(self.mixed, int)
+        if not integers or not 0 <= self.reach < HALF - 1 or not 0 <= self.mixed <= MIX:
             raise ValueError("a window lies within all reports")
         odds(self.epsilon_each)
 
@@ -319,8 +319,8 @@ class WindowReports(_Bounded):
         """(n, k) unbiased, in the sensor's unit: post-processing."""
         windowed = np.abs(reports) < POINT
         law = self.law
-        found = law.estimates(np.where(windowed, reports, np.sign(reports)), windowed)
-        return self.decode((found + 1) / 2 * self.steps)
+        estimated = law.estimates(np.where(windowed, reports, np.sign(reports)), windowed)
+        return self.decode((estimated + 1) / 2 * self.steps)
 
     def numbers(
         self,
@@ -330,8 +330,8 @@ class WindowReports(_Bounded):
         source: NoiseSource,
     ) -> list[list[int]]:
         """The numbers of each report; no two share any noise."""
-        found: list[list[int]] = self.reports(readings, source).tolist()
-        return found
+        reported: list[list[int]] = self.reports(readings, source).tolist()
+        return reported
 
     def refusal(self, values: Sequence[int]) -> str | None:
         """Nothing lies beyond the points."""
@@ -385,8 +385,8 @@ class SubsetReports(_Bounded):
         """(most, d) how many reports of rounds (n,) in 1..most hold each bucket; places (n, r) as
         they were sent: post-processing."""
         buckets = self.law.buckets
-        found = (rounds[:, None] - 1) * buckets + places
-        return np.bincount(found.ravel(), minlength=most * buckets).reshape(most, buckets)
+        cells = (rounds[:, None] - 1) * buckets + places
+        return np.bincount(cells.ravel(), minlength=most * buckets).reshape(most, buckets)
 
     def numbers(
         self,
@@ -397,8 +397,8 @@ class SubsetReports(_Bounded):
     ) -> list[list[int]]:
         """The places of the buckets of each report, ascending; no two share any noise."""
         places = np.nonzero(self.held(readings, source))[1]
-        found: list[list[int]] = places.reshape(-1, self.size).tolist()
-        return found
+        listed: list[list[int]] = places.reshape(-1, self.size).tolist()
+        return listed
 
     def refusal(self, values: Sequence[int]) -> str | None:
         """Different buckets, in order."""

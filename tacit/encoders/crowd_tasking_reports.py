@@ -129,8 +129,8 @@ class Encoding:
         pure = self.rounds * one
         if self.unit == "level" or self.delta == 0 or self.rounds == 1:
             return Cost(pure, Fraction(0))
-        found = total_epsilon(self.rounds, one, self.delta)
-        return Cost(found, self.delta) if found < pure else Cost(pure, Fraction(0))
+        epsilon = total_epsilon(self.rounds, one, self.delta)
+        return Cost(epsilon, self.delta) if epsilon < pure else Cost(pure, Fraction(0))
 
     @property
     def other_cost(self) -> Cost | None:
@@ -142,17 +142,17 @@ class Encoding:
 
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             **self.mechanism.document(),
             "rounds": self.rounds,
             "privacy_unit": self.unit,
             "delta": format_exact(self.delta),
         }
         if self.stance == "paper":
-            found["stance"] = self.stance
+            content["stance"] = self.stance
         if self.classes:
-            found["classes"] = list(self.classes)
-        return found
+            content["classes"] = list(self.classes)
+        return content
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
         """Every report of every curator: row i is that of round i."""
@@ -176,9 +176,9 @@ class Encoding:
     def _places(self, labels: Floats) -> Ints:
         """(n,) the place of each label among the classes; 0 for another label."""
         order = np.argsort(self.classes)
-        known = np.array(self.classes, np.float64)[order]
-        found = np.clip(np.searchsorted(known, labels), 0, known.size - 1)
-        return np.asarray(np.where(known[found] == labels, order[found], 0), np.int64)
+        ordered = np.array(self.classes, np.float64)[order]
+        at = np.clip(np.searchsorted(ordered, labels), 0, ordered.size - 1)
+        return np.asarray(np.where(ordered[at] == labels, order[at], 0), np.int64)
 
     def refusal(self, report: Report) -> str | None:
         """Why a report is not taken; None: it is."""
@@ -193,12 +193,12 @@ class Encoding:
 
 def read(document: Mapping[str, Any]) -> Encoding:
     """The encoding of a document. Raises ValueError, TypeError or KeyError for anything else."""
-    given = dict(document)
-    mechanism = _mechanism(given)
-    rounds, unit = given.pop("rounds"), given.pop("privacy_unit")
-    delta = parse_exact(given.pop("delta"))
-    stance, classes = given.pop("stance", "sound"), tuple(given.pop("classes", ()))
-    known = (
+    fields = dict(document)
+    mechanism = _mechanism(fields)
+    rounds, unit = fields.pop("rounds"), fields.pop("privacy_unit")
+    delta = parse_exact(fields.pop("delta"))
+    stance, classes = fields.pop("stance", "sound"), tuple(fields.pop("classes", ()))
+    valid = (
         isinstance(rounds, int)
         and rounds >= 1
         and unit in ("reading", "level", "user")
@@ -208,7 +208,7 @@ def read(document: Mapping[str, Any]) -> Encoding:
         and len(set(classes)) == len(classes) != 1
     )
     bounded = not isinstance(mechanism, Perturbation) and (classes or stance != "sound")
-    if given or bounded or not known:
+    if fields or bounded or not valid:
         raise EncodingRefused("the document is not one of crowd tasking's")
     return Encoding(mechanism, rounds, unit, delta, stance, classes)
 

@@ -111,8 +111,8 @@ class Box:
         """The inverse map, (n, d)."""
         if self.target is None:
             return mapped
-        found: Floats = (mapped - self.target[0]) / self._factors() + np.array(self.lower)
-        return found
+        points: Floats = (mapped - self.target[0]) / self._factors() + np.array(self.lower)
+        return points
 
     def stretch(self, lengths: Floats) -> Floats:
         """Lengths (d,) in raw units, after the map."""
@@ -398,10 +398,10 @@ def most_differing(code: Code, radius: float = math.inf) -> int:
     apart = np.searchsorted(steps.low, steps.high, side="left")  # the first partner that is apart
     near = np.minimum(last, np.maximum(apart, np.arange(count) + 1)) - 1
     overlapping = int((ends[near] - ends).max())
-    found = np.flatnonzero(apart < last)
-    if not found.size:
+    differing = np.flatnonzero(apart < last)
+    if not differing.size:
         return overlapping
-    separate = ones[found] + _range_maximum(ones, apart[found], last[found])
+    separate = ones[differing] + _range_maximum(ones, apart[differing], last[differing])
     return max(overlapping, int(separate.max()))
 
 
@@ -426,12 +426,12 @@ def _range_maximum(values: Ints, first: Ints, end: Ints) -> Ints:
         half = 2 ** (len(levels) - 1)
         levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
     power = np.frexp((end - first).astype(np.float64))[1] - 1
-    found = np.empty(len(first), np.int64)
+    maxima = np.empty(len(first), np.int64)
     for level in np.unique(power).tolist():
         chosen = np.flatnonzero(power == level)
         table = levels[level]
-        found[chosen] = np.maximum(table[first[chosen]], table[end[chosen] - 2**level])
-    return found
+        maxima[chosen] = np.maximum(table[first[chosen]], table[end[chosen] - 2**level])
+    return maxima
 
 
 MOST_CELLS: Final = 4096
@@ -535,9 +535,9 @@ class CellSum:
 
     def vectors(self, rows: Floats) -> Ints:
         """(n, cells): a one in the cell of each record."""
-        found = np.zeros((len(rows), self.cells.count), np.int64)
-        found[np.arange(len(rows)), self.cells.places(rows)] = 1
-        return found
+        indicators = np.zeros((len(rows), self.cells.count), np.int64)
+        indicators[np.arange(len(rows)), self.cells.places(rows)] = 1
+        return indicators
 
     def restored(self, opened: Ints) -> Ints:
         """As it is."""
@@ -557,13 +557,15 @@ def read(document: Mapping[str, Any]) -> CellSum | KmeansSum:
     """The sum of a document. Raises ValueError, TypeError or KeyError for anything else."""
     if "kind" in document:
         return read_kmeans(document)
-    given = dict(document)
-    lower, upper = (tuple(float(each) for each in given.pop(name)) for name in ("lower", "upper"))
+    fields = dict(document)
+    lower, upper = (
+        tuple(float(bound) for bound in fields.pop(name)) for name in ("lower", "upper")
+    )
     ordered = all(
         low < high and np.isfinite(high - low) for low, high in zip(lower, upper, strict=True)
     )
-    per_axis, epsilon = given.pop("per_axis"), parse_exact(given.pop("epsilon"))
-    if given or not ordered or not lower or not isinstance(per_axis, int) or epsilon <= 0:
+    per_axis, epsilon = fields.pop("per_axis"), parse_exact(fields.pop("epsilon"))
+    if fields or not ordered or not lower or not isinstance(per_axis, int) or epsilon <= 0:
         raise ValueError("a grid has a box, cells and an epsilon")
     if not 1 <= per_axis ** len(lower) <= MOST_CELLS:
         raise ValueError(f"a grid has at most {MOST_CELLS} cells")

@@ -115,15 +115,17 @@ def packed_reports(
     rows: Mapping[str, Floats], packed: Callable[[Floats], Iterator[Words]]
 ) -> list[Report]:
     """Reports of curators' rows by name; `packed`: words (n, d, w) of rows, block by block."""
-    found = []
+    reports_of_curators = []
     for name, values in rows.items():
         number = 0
         for block in packed(values):
             for record in block:
                 number += 1
                 bits = to_wire(record)
-                found.append(Report(curator=name, record=record_name(number), bits=bits))
-    return found
+                reports_of_curators.append(
+                    Report(curator=name, record=record_name(number), bits=bits)
+                )
+    return reports_of_curators
 
 
 def malformed(report: Report, dimension: int, bits: int) -> str | None:
@@ -151,10 +153,10 @@ def whole(value: Any) -> int:
 
 def positive(value: Any) -> Fraction:
     """An epsilon of a document. Raises EncodingRefused."""
-    found = parse_exact(value)
-    if found <= 0:
+    number = parse_exact(value)
+    if number <= 0:
         raise EncodingRefused("an epsilon is above 0")
-    return found
+    return number
 
 
 # DPBV over curators: the flipped bits of every row, and the proof of what they are worth.
@@ -210,7 +212,7 @@ class BitReports(RowReports):
     def document(self) -> dict[str, Any]:
         """As JSON."""
         target = self.box.target
-        found = {
+        content = {
             "method": "dpbv" if self.stated is None else "dpbv-exact",
             **self.bounds(),
             "rescale_to": None if target is None else [repr(value) for value in target],
@@ -223,9 +225,9 @@ class BitReports(RowReports):
             "tight_k": self.tight,
         }
         if self.stated is not None:
-            found["epsilon"] = format_exact(self.stated.epsilon)
-            found["delta"] = format_exact(self.stated.delta)
-        return found
+            content["epsilon"] = format_exact(self.stated.epsilon)
+            content["delta"] = format_exact(self.stated.delta)
+        return content
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
         """Packed bits, the attributes one after the other."""
@@ -258,8 +260,8 @@ def _proven(differing: int, flip: Flip, stated: Cost) -> bool:
         return False
     if flip.threshold >= needed.threshold:
         return True
-    kept = Fraction(flip.epsilon)
-    return delta_of_responses(differing, kept, stated.epsilon) <= stated.delta
+    flip_epsilon = Fraction(flip.epsilon)
+    return delta_of_responses(differing, flip_epsilon, stated.epsilon) <= stated.delta
 
 
 def read_bits(
@@ -386,16 +388,16 @@ class PointReports(RowReports):
 
     def perturbed(self, rows: Mapping[str, Floats], source: NoiseSource) -> list[Report]:
         """Whole numbers."""
-        found = []
+        perturbed_records = []
         for name, values in rows.items():
             for start in range(0, len(values), _MOST_POINTS):
                 part = values[start : start + _MOST_POINTS]
                 steps = noisy_points(part, self.box, self.epsilon, source).tolist()
-                found += [
+                perturbed_records += [
                     Report(curator=name, record=record_name(number), values=tuple(row))
                     for number, row in enumerate(steps, start + 1)
                 ]
-        return found
+        return perturbed_records
 
     def refusal(self, report: Report) -> str | None:
         """Another number of coordinates, or one that no honest device sends."""
@@ -409,26 +411,26 @@ class PointReports(RowReports):
 
 def read(document: Mapping[str, Any]) -> CellReports | PointReports | BitReports:
     """The encoding of a document. Raises ValueError, TypeError or KeyError for anything else."""
-    given = dict(document)
-    method = given.pop("method")
-    lower, upper = floats(given.pop("lower")), floats(given.pop("upper"))
-    records = whole(given.pop("records"))
-    found: CellReports | PointReports | BitReports
+    fields = dict(document)
+    method = fields.pop("method")
+    lower, upper = floats(fields.pop("lower")), floats(fields.pop("upper"))
+    records = whole(fields.pop("records"))
+    reports: CellReports | PointReports | BitReports
     match method:
         case "grid-ldp":
             box = Box(lower, upper)
-            per_axis = whole(given.pop("per_axis"))
-            found = CellReports(box, records, per_axis, positive(given.pop("epsilon")))
+            per_axis = whole(fields.pop("per_axis"))
+            reports = CellReports(box, records, per_axis, positive(fields.pop("epsilon")))
             if per_axis < 1 or per_axis ** len(lower) > MOST_CELLS:
                 raise EncodingRefused(f"a grid has at most {MOST_CELLS} cells")
-            _ = found.flip  # there is such a coin
+            _ = reports.flip  # there is such a coin
         case "laplace-points":
-            found = PointReports(Box(lower, upper), records, positive(given.pop("epsilon")))
-            point_scale(found.columns, found.epsilon)
+            reports = PointReports(Box(lower, upper), records, positive(fields.pop("epsilon")))
+            point_scale(reports.columns, reports.epsilon)
         case "dpbv" | "dpbv-exact":
-            found = read_bits(given, lower, upper, records, exact=method == "dpbv-exact")
+            reports = read_bits(fields, lower, upper, records, exact=method == "dpbv-exact")
         case _:
             raise EncodingRefused("the method is not known here")
-    if given:
+    if fields:
         raise EncodingRefused("the document says more than is known here")
-    return found
+    return reports

@@ -43,7 +43,7 @@ class Coarse:
 
     @classmethod
     def of(cls, vertices: int, ranges: int) -> Coarse:
-        """Of this many ranges."""
+        """`vertices` cut into this many ranges of about equal length."""
         return cls(np.arange(ranges + 1) * vertices // ranges)
 
     @property
@@ -120,8 +120,8 @@ class Fine:
             begin = self.grid.borders[numbers[cell]]
             width = self.grid.borders[numbers[cell] + 1] - begin
             parts.append(((labels - begin + 1) * side - 1) // width)
-        found: Ints = self.numbers[self.starts[cell] + parts[0] * side + parts[1]]
-        return found
+        number: Ints = self.numbers[self.starts[cell] + parts[0] * side + parts[1]]
+        return number
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ class BlockSum:
     @cached_property
     def blocks(self) -> tuple[SumBlock, ...]:
         """An edge is in one cell, and has two ends."""
-        shares = [each / self.epsilon for each in self.epsilons]
+        shares = [part_epsilon / self.epsilon for part_epsilon in self.epsilons]
         if self.kind == "degrees":
             return (SumBlock("degrees", self.vertices, 2, shares[0]),)
         if self.fine is None:
@@ -183,15 +183,15 @@ class BlockSum:
             edge = (ends == np.floor(ends)).all(axis=1)
             edge &= (ends[:, 0] >= 0) & (ends[:, 0] < ends[:, 1]) & (ends[:, 1] < self.vertices)
         low, high = np.where(edge[:, None], ends, (0, 1)).astype(np.int32).T
-        found = np.zeros((len(rows), sum(block.dimension for block in self.blocks)), np.int64)
-        own = np.arange(len(rows))
+        indicators = np.zeros((len(rows), sum(block.dimension for block in self.blocks)), np.int64)
+        rows_in_order = np.arange(len(rows))
         if self.kind != "degrees":
-            found[own, self._places(low, high)] = 1
+            indicators[rows_in_order, self._places(low, high)] = 1
         if self.blocks[-1].name == "degrees":
             for labels in (low, high):
-                found[own, found.shape[1] - self.vertices + labels] = 1
-        found[~edge] = 0
-        return found
+                indicators[rows_in_order, indicators.shape[1] - self.vertices + labels] = 1
+        indicators[~edge] = 0
+        return indicators
 
     def _places(self, low: Labels, high: Labels) -> Ints:
         if self.fine is not None:
@@ -206,43 +206,43 @@ class BlockSum:
 
     def document(self) -> dict[str, Any]:
         """As JSON without floating-point numbers."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "kind": self.kind,
             "vertices": self.vertices,
             "epsilons": [format_exact(each) for each in self.epsilons],
         }
         if self.grid is not None:
-            found["ranges"] = self.grid.ranges
+            content["ranges"] = self.grid.ranges
         if self.fine is not None:
-            found |= {
+            content |= {
                 "ranges": self.fine.grid.ranges,
                 "sides": self.fine.sides.tolist(),
                 "degrees": self.degrees,
             }
-        return found
+        return content
 
 
 def read(document: Mapping[str, Any]) -> BlockSum:
     """The sum of a document. Raises ValueError, TypeError or KeyError for anything else."""
-    given = dict(document)
-    kind, vertices = given.pop("kind"), _whole(given.pop("vertices"))
-    epsilons = tuple(parse_exact(each) for each in given.pop("epsilons"))
+    fields = dict(document)
+    kind, vertices = fields.pop("kind"), _whole(fields.pop("vertices"))
+    epsilons = tuple(parse_exact(epsilon) for epsilon in fields.pop("epsilons"))
     if not 2 <= vertices <= MOST_VERTICES:
         raise ValueError("a graph has two vertices at least")
     grid: Coarse | None = None
     fine: Fine | None = None
     degrees = False
     if kind not in ("size", "degrees"):
-        ranges = _whole(given.pop("ranges"))
+        ranges = _whole(fields.pop("ranges"))
         if not 1 <= ranges <= min(_MOST_RANGES, vertices):
             raise ValueError("a range of labels holds one at least")
         grid = Coarse.of(vertices, ranges)
     if kind == "fine":
         assert grid is not None
-        sides = np.array([_whole(each) for each in given.pop("sides")], np.int64)
+        sides = np.array([_whole(side) for side in fields.pop("sides")], np.int64)
         fine, grid = _parts(grid, sides), None
-        degrees = given.pop("degrees")
-    if given or not isinstance(degrees, bool):
+        degrees = fields.pop("degrees")
+    if fields or not isinstance(degrees, bool):
         raise ValueError("a document has no other fields")
     return BlockSum(vertices, kind, epsilons, grid, fine, degrees)
 

@@ -76,16 +76,16 @@ class RowReports:
     @property
     def length(self) -> int:
         """q: the squared norm of every row of S."""
-        found = self.projection
-        return found.columns if found.kind == "rademacher" else found.nonzeros
+        law = self.projection
+        return law.columns if law.kind == "rademacher" else law.nonzeros
 
     @property
     def cost(self) -> Cost:
         """Of an edge, in the two rows that it is in. Raises EncodingRefused where the noise does
         not keep what is promised."""
-        found = zcdp_epsilon(float(1 / self.sigma**2) * (1 + 1e-15), float(self.delta) * _SPARE)
+        bound = zcdp_epsilon(float(1 / self.sigma**2) * (1 + 1e-15), float(self.delta) * _SPARE)
         imperfect = gaussian_sampler_delta(2 * self.projection.columns, self.epsilon)
-        if found > float(self.epsilon) * (1 + 1e-9) or imperfect > self.delta / 10**9:
+        if bound > float(self.epsilon) * (1 + 1e-9) or imperfect > self.delta / 10**9:
             raise EncodingRefused("the noise does not keep the promised epsilon and delta")
         return Cost(self.epsilon, self.delta)
 
@@ -94,8 +94,8 @@ class RowReports:
         """Of a curator's whole set, in its own row: k items more or less change that by k sqrt(q)
         at most."""
         rho = (len(self.vertices) - 1) ** 2 / (2 * self.sigma**2)
-        found = zcdp_epsilon(float(rho) * (1 + 1e-15), float(self.delta) * _SPARE)
-        return Cost(Fraction(found), self.delta)
+        epsilon = zcdp_epsilon(float(rho) * (1 + 1e-15), float(self.delta) * _SPARE)
+        return Cost(Fraction(epsilon), self.delta)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -104,13 +104,13 @@ class RowReports:
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        found = self.projection
+        law = self.projection
         return {
             "vertices": list(self.vertices),
-            "projection": found.kind,
-            "m": found.columns,
-            "seed": str(found.seed),
-            "nonzeros": found.nonzeros,
+            "projection": law.kind,
+            "m": law.columns,
+            "seed": str(law.seed),
+            "nonzeros": law.nonzeros,
             "sigma": format_exact(self.sigma),
             "epsilon": format_exact(self.epsilon),
             "delta": format_exact(self.delta),
@@ -119,23 +119,23 @@ class RowReports:
     def row(self, vertex: str, neighbours: Iterable[str]) -> NDArray[np.int64]:
         """A_i S (m,), without noise. Items that are no vertices, and the vertex itself, are no
         edges; an edge counts once."""
-        own = {self.places[each] for each in neighbours if each in self.places}
-        own.discard(self.places[vertex])
+        columns = {self.places[each] for each in neighbours if each in self.places}
+        columns.discard(self.places[vertex])
         drawn = entries(self.projection)
-        chosen = replace(drawn, values=drawn.values[sorted(own)]).dense()
+        chosen = replace(drawn, values=drawn.values[sorted(columns)]).dense()
         total: NDArray[np.int64] = chosen.sum(axis=0, dtype=np.int64)
         return total
 
     def perturbed(self, rows: Mapping[str, Any], source: NoiseSource) -> list[Report]:
         """One noisy row of each curator that is a vertex; of others nothing."""
-        known = [name for name in rows if name in self.places]
-        if not known:
+        known_names = [name for name in rows if name in self.places]
+        if not known_names:
             return []
-        cells = np.stack([self.row(name, rows[name][0]) for name in known])
+        cells = np.stack([self.row(name, rows[name][0]) for name in known_names])
         DiscreteGaussian(self.variance).add_to(cells.reshape(-1), source)
         return [
             Report(curator=name, values=tuple(values))
-            for name, values in zip(known, cells.tolist(), strict=True)
+            for name, values in zip(known_names, cells.tolist(), strict=True)
         ]
 
     def refusal(self, report: Report) -> str | None:
@@ -170,10 +170,10 @@ def read(document: Mapping[str, Any]) -> RowReports:
     if not (0 < sigma <= MOST_SIGMA and 0 < epsilon <= MOST_EPSILON and 0 < delta < 1):
         raise EncodingRefused("sigma, epsilon or delta is out of range")
     projection = Projection(kind, len(vertices), m, seed, nonzeros)
-    found = RowReports(vertices, projection, sigma, epsilon, delta)
-    if found.cost.epsilon <= 0:
+    reports = RowReports(vertices, projection, sigma, epsilon, delta)
+    if reports.cost.epsilon <= 0:
         raise EncodingRefused("an edge costs something")
-    return found
+    return reports
 
 
 # Public random projections in whole numbers, and the exact sensitivity of what they project: an
@@ -245,9 +245,9 @@ _last: dict[Projection, Entries] = {}
 def entries(projection: Projection, beat: Callable[[], None] = lambda: None) -> Entries:
     """The matrix; the last one is kept, so that the blocks on one worker draw it once."""
     if projection not in _last:
-        found = _drawn(projection, beat)
+        drawn_entries = _drawn(projection, beat)
         _last.clear()
-        _last[projection] = found
+        _last[projection] = drawn_entries
     return _last[projection]
 
 
@@ -300,8 +300,8 @@ def philox(seed: int, purpose: str) -> np.random.Philox:
 def squared_norms(values: NDArray[np.int32]) -> NDArray[np.int64]:
     """(n,) of rows (n, m); exact, entries of magnitude at most 2^26 and at most 1,000 columns."""
     wide = values.astype(np.int64)
-    found: NDArray[np.int64] = np.einsum("ij,ij->i", wide, wide)
-    return found
+    norms: NDArray[np.int64] = np.einsum("ij,ij->i", wide, wide)
+    return norms
 
 
 def largest_pair(norms: NDArray[np.int64]) -> int:

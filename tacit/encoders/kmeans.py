@@ -43,10 +43,10 @@ def nearest(points: NDArray[np.float64] | Ints, centres: NDArray[np.float64] | I
     squares = np.einsum("ij,ij->i", centres, centres).astype(np.float64)
     labels = np.empty(len(points), np.int64)
     runs = list(slices(len(points), turned.size))
-    held = np.empty((runs[0].stop if runs else 0, len(centres)))
+    buffer = np.empty((runs[0].stop if runs else 0, len(centres)))
     for rows in runs:
         part = np.asarray(points[rows], np.float64)
-        scores = np.matmul(part, turned, out=held[: len(part)])
+        scores = np.matmul(part, turned, out=buffer[: len(part)])
         scores += squares
         np.argmin(scores, axis=1, out=labels[rows])
     return labels
@@ -163,7 +163,7 @@ class Grid:
         y = rint(G (2 (x - lo) / (hi - lo) - 1)). Element by element: a row does not see another.
         A column's values are adjacent in memory, for callers that continue by columns.
         """
-        found = np.empty((self.dimension, len(values)), np.int64)
+        whole_values = np.empty((self.dimension, len(values)), np.int64)
         low, high = (np.array(side, np.float64)[:, None] for side in (self.lower, self.upper))
         width = high - low
         for rows in blocks(len(values), self.dimension):
@@ -173,8 +173,8 @@ class Grid:
             scaled /= width
             scaled *= 2 * self.steps  # a power of two: exact, before the difference as after it
             scaled -= self.steps
-            found[:, rows] = np.rint(scaled, out=scaled)
-        return found.T
+            whole_values[:, rows] = np.rint(scaled, out=scaled)
+        return whole_values.T
 
     def raw(self, scaled: Floats) -> Floats:
         """Points (k, d) of [-1, 1]^d in raw units."""
@@ -241,12 +241,12 @@ class Projection:
         divisor = math.ceil(math.sqrt(len(self.matrix)) * _MATRIX)
         # Exact: |y.a| <= 2^16 2^20 sqrt(256), far below 2^53.
         matrix = self.matrix.astype(np.float64)
-        found = np.empty((len(records), PROJECTED), np.int64)
+        flattened = np.empty((len(records), PROJECTED), np.int64)
         for rows in slices(len(records), matrix.size):
             products = np.asarray(records[rows], np.float64) @ matrix
             z = (products.astype(np.int64) + divisor // 2) // divisor
-            np.clip(z, -self.steps, self.steps, out=found[rows])
-        return found
+            np.clip(z, -self.steps, self.steps, out=flattened[rows])
+        return flattened
 
     def apply(self, records: Steps) -> Ints:
         """z (n, 2), with the box stretched over the grid."""
@@ -285,9 +285,9 @@ class Histogram:
 
     def sums(self, records: Steps) -> Ints:
         """Counts (per_side^d,), the last coordinate running fastest."""
-        seen = records if self.view is None else self.view.apply(records)
-        places = np.zeros(len(seen), np.int64)
-        for column in seen.T:
+        viewed = records if self.view is None else self.view.apply(records)
+        places = np.zeros(len(viewed), np.int64)
+        for column in viewed.T:
             cells = column.astype(np.int64)
             cells += self.steps
             cells *= self.per_side
@@ -366,13 +366,13 @@ class Lift:
         """(k' (d + 1),): for each projected centre the sum of its offsets, and their number."""
         finder = Nearest(self.centres, self.view.steps)
         labels = finder.labels(self.view.apply(records).T.astype(np.float64))
-        found = np.zeros((len(self.centres), len(self.view.matrix) + 1))
-        for rows in blocks(len(records), found.shape[1]):
+        totals = np.zeros((len(self.centres), len(self.view.matrix) + 1))
+        for rows in blocks(len(records), totals.shape[1]):
             part = records[rows].T.astype(np.float64)
             norms = np.abs(part).sum(axis=0)
             _clip(part, norms, np.full(norms.shape, float(self.radius)))
-            _add_by_cluster(found, labels[rows], (*part, None))
-        return found.astype(np.int64).ravel()
+            _add_by_cluster(totals, labels[rows], (*part, None))
+        return totals.astype(np.int64).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,8 +429,8 @@ class Zone:
         """
         finder = Nearest(self.centres, self.steps)
         centres, radii = self.centres.T.astype(np.float64), self.radii.astype(np.float64)
-        found = np.zeros((len(self.centres), len(centres) + 2))
-        for rows in blocks(len(records), found.shape[1]):
+        totals = np.zeros((len(self.centres), len(centres) + 2))
+        for rows in blocks(len(records), totals.shape[1]):
             offsets = records[rows].T.astype(np.float64)
             labels = finder.labels(offsets)
             offsets -= np.take(centres, labels, axis=1)
@@ -439,8 +439,8 @@ class Zone:
             np.minimum(norms, reach, out=norms)
             norms *= self.levels
             norms /= reach
-            _add_by_cluster(found, labels, (*offsets, None, np.floor(norms, out=norms)))
-        return found.astype(np.int64).ravel()
+            _add_by_cluster(totals, labels, (*offsets, None, np.floor(norms, out=norms)))
+        return totals.astype(np.int64).ravel()
 
 
 # Whole numbers in floating point. An offset is at most 2 G and a reach 2 d G: products stay below

@@ -109,9 +109,9 @@ class FineCells:
             part = np.minimum(raised[inside, column] * lines // (2 * self.steps), lines - 1)
             places *= side
             places += part - coarse[inside, column] * side
-        found = np.full(len(records), -1, np.int64)
-        found[inside] = self.starts[slot] + places
-        return found
+        cell_of = np.full(len(records), -1, np.int64)
+        cell_of[inside] = self.starts[slot] + places
+        return cell_of
 
     def middles(self) -> tuple[Floats, Floats]:
         """Middles (length, d) and half sides (length,) of all parts, in half sides of the box."""
@@ -119,12 +119,12 @@ class FineCells:
         side = self.sides[owner]
         rest = np.arange(self.length) - self.starts[owner]
         coarse = np.stack(np.unravel_index(self.kept, (self.per_side,) * self.dimension), axis=1)
-        found = np.empty((self.length, self.dimension))
+        coordinates = np.empty((self.length, self.dimension))
         for column in reversed(range(self.dimension)):
             rest, part = np.divmod(rest, side)
             lines = self.per_side * side
-            found[:, column] = (2 * (coarse[owner, column] * side + part) + 1) / lines - 1
-        return found, 1 / (self.per_side * side)
+            coordinates[:, column] = (2 * (coarse[owner, column] * side + part) + 1) / lines - 1
+        return coordinates, 1 / (self.per_side * side)
 
 
 # The queries as sums over records, one vector a record (spec: kmeans, sections 5.2 and 6.1).
@@ -217,18 +217,18 @@ class KmeansSum:
         if isinstance(self.query, FineCells):
             inside = self.query.places(records)[:, None] == np.arange(self.query.length)
             return np.asarray(inside, np.int64)
-        own = np.empty((len(records), self.query.length), np.int64)
+        sums_of_records = np.empty((len(records), self.query.length), np.int64)
         for place in range(len(records)):
-            own[place] = self.query.sums(records[place : place + 1])
+            sums_of_records[place] = self.query.sums(records[place : place + 1])
         if isinstance(self.query, Histogram | Marginals):
-            return own
+            return sums_of_records
         clusters = len(self.query.centres)
-        table = own.reshape(len(own), clusters, -1)
+        table = sums_of_records.reshape(len(sums_of_records), clusters, -1)
         offsets = table[:, :, : self.columns]
         if self.weights:
             offsets = offsets * np.array(self.weights)[:, None]
         rest = [table[:, :, place] for place in range(self.columns, table.shape[2])]
-        return np.concatenate([offsets.reshape(len(own), -1), *rest], axis=1)
+        return np.concatenate([offsets.reshape(len(sums_of_records), -1), *rest], axis=1)
 
     def restored(self, opened: Ints) -> Ints:
         """(length,) as the query's `sums` gives it."""
@@ -245,7 +245,7 @@ class KmeansSum:
 
     def document(self) -> dict[str, Any]:
         """Grid and query; numbers that are not whole are texts."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "lower": [repr(value) for value in self.grid.lower],
             "upper": [repr(value) for value in self.grid.upper],
             "steps": self.grid.steps,
@@ -254,11 +254,11 @@ class KmeansSum:
         query = self.query
         match query:
             case Histogram():
-                found |= {"per_side": query.per_side, "epsilon": format_exact(query.epsilon)}
+                content |= {"per_side": query.per_side, "epsilon": format_exact(query.epsilon)}
                 if query.view is not None:
-                    found["view"] = _view_document(query.view)
+                    content["view"] = _view_document(query.view)
             case FineCells():
-                found |= {
+                content |= {
                     "per_side": query.per_side,
                     "kept": query.kept.tolist(),
                     "sides": query.sides.tolist(),
@@ -266,36 +266,36 @@ class KmeansSum:
                     "epsilon": format_exact(query.epsilon),
                 }
             case Marginals():
-                found |= {
+                content |= {
                     "bins": query.bins,
                     "epsilon": format_exact(query.epsilon),
                     "view": _view_document(query.view),
                 }
             case Lift():
-                found |= {
+                content |= {
                     "view": _view_document(query.view),
                     "centres": query.centres.tolist(),
                     "radius": query.radius,
                     "epsilons": [format_exact(part) for part in self._parts],
                 }
             case Zone():
-                found |= {
+                content |= {
                     "centres": query.centres.tolist(),
                     "radii": query.radii.tolist(),
                     "levels": query.levels,
                     "weights": list(self.weights),
                     "epsilons": [format_exact(part) for part in self._parts],
                 }
-        return found
+        return content
 
 
 def read(document: Mapping[str, Any]) -> KmeansSum:
     """The sum of a document. Raises ValueError, TypeError or KeyError for anything else."""
-    given = dict(document)
-    lower, upper = (tuple(map(float, _texts(given.pop(name)))) for name in ("lower", "upper"))
-    grid = Grid(lower, upper, _whole(given.pop("steps")))
-    query, weights = _query(given.pop("kind"), given, grid)
-    if given:
+    fields = dict(document)
+    lower, upper = (tuple(map(float, _texts(fields.pop(name)))) for name in ("lower", "upper"))
+    grid = Grid(lower, upper, _whole(fields.pop("steps")))
+    query, weights = _query(fields.pop("kind"), fields, grid)
+    if fields:
         raise ValueError("a document has no other fields")
     return KmeansSum(grid, query, weights)
 
@@ -307,8 +307,8 @@ def _query(kind: str, given: dict[str, Any], grid: Grid) -> tuple[Query, tuple[i
         per_side, epsilon = _whole(given.pop("per_side")), parse_exact(given.pop("epsilon"))
         if not (1 <= per_side <= MOST_CELLS and epsilon > 0):
             raise ValueError("a histogram has cells and an epsilon")
-        seen = dimension if view is None else 2
-        return Histogram(per_side, seen, steps, epsilon, view), ()
+        columns = dimension if view is None else 2
+        return Histogram(per_side, columns, steps, epsilon, view), ()
     if kind == "fine" and view is None:
         per_side, most = _whole(given.pop("per_side")), _whole(given.pop("max_cells"))
         kept, sides = (

@@ -131,11 +131,11 @@ def cells(
             below = np.searchsorted(1 << np.arange(int(document.sizes[0])), below, side="right")
         return partial(np.asarray, some), below.astype(np.int64)
     assert isinstance(walk, Walk)
-    starts, found = walk.starts, walk.cells
+    starts, cells_of_walk = walk.starts, walk.cells
     if not document.levels:  # the end is not asked of the empty gram
-        asked = found < document.items
-        starts, found = starts[asked], found[asked]
-    return partial(np.searchsorted, walk.ends, starts), found  # type: ignore[return-value]
+        counted = cells_of_walk < document.items
+        starts, cells_of_walk = starts[counted], cells_of_walk[counted]
+    return partial(np.searchsorted, walk.ends, starts), cells_of_walk  # type: ignore[return-value]
 
 
 def paths(document: Successors | Lengths | LengthsByRange) -> Paths | None:
@@ -172,18 +172,20 @@ def cut(lists: Lists, l_max: int | None, end: int) -> tuple[Symbols, Ints]:
     """The first l_max items (None: all) of each sequence, each followed by the end; and the places
     of the ends."""
     lengths = np.diff(lists.starts)
-    kept = lengths if l_max is None else np.minimum(lengths, l_max)
-    ends = np.cumsum(kept + 1) - 1
+    kept_lengths = lengths if l_max is None else np.minimum(lengths, l_max)
+    ends = np.cumsum(kept_lengths + 1) - 1
     total = int(ends[-1]) + 1 if ends.size else 0
     symbols: Symbols = np.empty(total, np.int16) if end <= _NARROW else np.empty(total, np.int32)
     inside = np.ones(total, bool)
     inside[ends] = False
     symbols[~inside] = end
-    if int(kept.sum()) == lists.items.size:
+    if int(kept_lengths.sum()) == lists.items.size:
         symbols[inside] = lists.items
     else:
-        shift = np.cumsum(lengths) - lengths - (ends - kept)
-        symbols[inside] = lists.items[(np.arange(total) + np.repeat(shift, kept + 1))[inside]]
+        shift = np.cumsum(lengths) - lengths - (ends - kept_lengths)
+        symbols[inside] = lists.items[
+            (np.arange(total) + np.repeat(shift, kept_lengths + 1))[inside]
+        ]
     return symbols, ends
 
 
@@ -201,11 +203,11 @@ def _advance(walk: Walk, level: Level, symbols: int) -> Walk:
     within = level.parents < parents  # others have no occurrence
     rows = np.flatnonzero(within).astype(np.int32)
     table[level.parents[within] * np.int64(symbols) + level.items[within]] = rows
-    found = table[walk.cells]
-    kept = np.flatnonzero(found >= 0)
+    next_cells = table[walk.cells]
+    kept = np.flatnonzero(next_cells >= 0)
     starts = walk.starts[kept]
     length = walk.length + 1
     following = walk.symbols[starts + np.int32(length)]
     return Walk(
-        walk.symbols, starts, found[kept] * np.int32(symbols) + following, length, walk.ends
+        walk.symbols, starts, next_cells[kept] * np.int32(symbols) + following, length, walk.ends
     )

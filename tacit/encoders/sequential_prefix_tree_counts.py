@@ -220,17 +220,17 @@ class Walk:
 
 
 def follow(walk: Lists | Walk, document: Below) -> Walk:
-    """The walk at the prefixes that the document kept last."""
+    """The walk, advanced to the level of prefixes that `document` kept last."""
     if isinstance(walk, Lists):
         at, ends = walk.starts[:-1], walk.starts[1:]
         walk = _in_tree(Walk(walk, at, ends, np.zeros(walk.count, np.int64), 0))
     for level in document.levels[walk.depth :]:
         size = document.layout.items
         keys = walk.prefixes * size + walk.lists.items[walk.at]
-        found = places_among(level.parents * np.int64(size) + level.items, keys)
-        kept = np.flatnonzero(found >= 0)
+        next_places = places_among(level.parents * np.int64(size) + level.items, keys)
+        kept = np.flatnonzero(next_places >= 0)
         at, ends = walk.at[kept] + 1, walk.ends[kept]
-        walk = _in_tree(Walk(walk.lists, at, ends, found[kept], walk.depth + 1))
+        walk = _in_tree(Walk(walk.lists, at, ends, next_places[kept], walk.depth + 1))
     return walk
 
 
@@ -249,7 +249,7 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
         place = places_among(document.asked, walk.prefixes, document.prefixes)
         group = groups - np.append(document.first_groups, 0)[place]
         first = np.append(document.firsts, 0)[place]
-        found = np.where((place < 0) | (group < 0), -1, first + group)
+        cells_of_walk = np.where((place < 0) | (group < 0), -1, first + group)
     else:
         keys = walk.prefixes * layout.count + groups
         pair = places_among(document.pairs, keys, document.prefixes * layout.count)
@@ -257,11 +257,11 @@ def cells(walk: Walk, document: Below) -> tuple[partial[Ints], Ints]:
         if layout.bins > 1:  # times that fall count nowhere
             outside |= layout.rank[items] < np.append(document.earlier, 0)[pair]
         first = np.append(document.firsts - document.earlier, 0)[pair]
-        found = np.where(outside, -1, first + layout.rank[items])
-    kept = found >= 0
+        cells_of_walk = np.where(outside, -1, first + layout.rank[items])
+    kept = cells_of_walk >= 0
     if not kept.all():
-        found, at = found[kept], at[kept]
-    return partial(_records, walk.lists.starts, at), found
+        cells_of_walk, at = cells_of_walk[kept], at[kept]
+    return partial(_records, walk.lists.starts, at), cells_of_walk
 
 
 def _records(starts: Ints, at: Ints) -> Ints:
@@ -277,13 +277,13 @@ def paths(document: Below) -> Paths:
         keys = level.parents.astype(np.int64) * layout.count + layout.group_of[level.items]
         pairs, places = np.unique(keys, return_inverse=True)
         layers += [Layer.of(*np.divmod(pairs, layout.count)), Layer.of(places, level.items)]
-    asked = document.asked
+    asked_places = document.asked
     if document.pairs is not None:
         layers.append(Layer.of(*np.divmod(document.pairs, layout.count)))
-        asked = np.arange(document.pairs.size)
+        asked_places = np.arange(document.pairs.size)
     public = [layout.items, layout.bins, layout.group_of.tolist()]
     walk = sha256(json.dumps(public).encode()).hexdigest()
-    return Paths(f"prefixes {walk}", tuple(layers), asked)
+    return Paths(f"prefixes {walk}", tuple(layers), asked_places)
 
 
 COUNTER: Final = Counter(follow, cells, paths)
@@ -306,16 +306,16 @@ def _asked(document: Mapping[str, Any]) -> Below:
             raise ValueError("every item has a group, and every group an item")
     layout = Layout(items, groups, bins)
     levels = read_levels(document["levels"], items)
-    found = Below(layout, levels, np.zeros(0, np.int64))
-    asked = _rising(document["asked"], found.prefixes)
+    below = Below(layout, levels, np.zeros(0, np.int64))
+    asked_places = _rising(document["asked"], below.prefixes)
     if document["pairs"] is None:
-        return replace(found, asked=asked)
-    pairs = _rising(document["pairs"], found.prefixes * layout.count)
-    return replace(found, asked=asked, pairs=pairs)
+        return replace(below, asked=asked_places)
+    pairs = _rising(document["pairs"], below.prefixes * layout.count)
+    return replace(below, asked=asked_places, pairs=pairs)
 
 
 def _rising(listed: Any, below: int) -> Ints:
-    found = whole_numbers(listed, below)
-    if (np.diff(found) <= 0).any():
+    numbers = whole_numbers(listed, below)
+    if (np.diff(numbers) <= 0).any():
         raise ValueError("numbers rise")
-    return found
+    return numbers

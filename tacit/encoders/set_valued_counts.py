@@ -75,14 +75,14 @@ class Taxonomy:
 
     def children(self, node: Node) -> tuple[Node, ...]:
         """The children in order, at least two; none of an item. Bit i of a mask is child i."""
-        found = self._children.get(node)
-        if found is None:
+        children_of_node = self._children.get(node)
+        if children_of_node is None:
             level, place = node
             first = place * self.fanout
             chunk = range(first, first + self._chunk(level, place)) if level else ()
-            found = tuple(self.node(level - 1, each) for each in chunk)
-            self._children[node] = found
-        return found
+            children_of_node = tuple(self.node(level - 1, chunk_node) for chunk_node in chunk)
+            self._children[node] = children_of_node
+        return children_of_node
 
     def internal(self, node: Node) -> int:
         """How many nodes of the subtree are no items, the node itself included."""
@@ -133,8 +133,8 @@ class Lengths:
         """Records and cells of each count of 1; empty records have none."""
         records, _ = sorted_sets(lists, self.items)
         lengths = np.minimum(np.bincount(records, minlength=lists.count), MOST_LENGTH)
-        held = np.flatnonzero(lengths)
-        return held, lengths[held] - 1
+        nonempty = np.flatnonzero(lengths)
+        return nonempty, lengths[nonempty] - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +158,13 @@ class KeptItems:
         """Records and cells of each count of 1."""
         records, places = sorted_sets(lists, self.items)
         mixed = _mixed(places.astype(np.uint64) ^ np.uint64(self.salt))
-        own = np.zeros(lists.count, np.uint64)
-        np.add.at(own, records, mixed)
-        order = np.lexsort((places, _mixed(own[records] ^ mixed), records))
+        mixes = np.zeros(lists.count, np.uint64)
+        np.add.at(mixes, records, mixed)
+        order = np.lexsort((places, _mixed(mixes[records] ^ mixed), records))
         sizes = np.bincount(records, minlength=lists.count)
         rank = np.arange(records.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        kept = order[rank < self.most]
-        return records[kept], places[kept].astype(np.int64)
+        first = order[rank < self.most]
+        return records[first], places[first].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +190,8 @@ class BasisCells:
         bit = np.zeros(self.items, np.int64)
         bit[self.chosen] = 1 << np.arange(self.chosen.size)
         cells = np.bincount(records, bit[places], lists.count).astype(np.int64)
-        held = np.flatnonzero(np.bincount(records, minlength=lists.count))
-        return held, cells[held]
+        nonempty = np.flatnonzero(np.bincount(records, minlength=lists.count))
+        return nonempty, cells[nonempty]
 
 
 Margin: TypeAlias = Lengths | KeptItems | BasisCells
@@ -318,14 +318,14 @@ class Splits:
 
     def cells(self, partitions: Ints, masks: Ints) -> Ints:
         """Cells of masks. Of a node that has other children too at most one child is an item."""
-        ends, whole = self.last.ends[partitions], self.last.children[partitions]
+        ends, all_children = self.last.ends[partitions], self.last.children[partitions]
         ending = (masks & ~ends) == 0
         inner = masks - 1 - ((ends > 0) & (masks > ends))
         groups = partitions + ending * self.last.ends.size
-        found: Ints = self.bounds[groups] + np.where(
-            ending, np.where(ends == whole, masks - 1, 0), inner
+        cells_of_walk: Ints = self.bounds[groups] + np.where(
+            ending, np.where(ends == all_children, masks - 1, 0), inner
         )
-        return found
+        return cells_of_walk
 
     def named(self, cells: Ints) -> tuple[Ints, Ints]:
         """Partitions and masks of cells."""
@@ -333,9 +333,9 @@ class Splits:
         count = self.last.ends.size
         within = cells - self.bounds[groups]
         partitions = groups % count
-        ends, whole = self.last.ends[partitions], self.last.children[partitions]
+        ends, all_children = self.last.ends[partitions], self.last.children[partitions]
         inner = within + 1 + ((ends > 0) & (within + 1 >= ends))
-        ending = np.where(ends == whole, within + 1, ends)
+        ending = np.where(ends == all_children, within + 1, ends)
         return partitions, np.where(groups < count, inner, ending)
 
 
@@ -352,9 +352,9 @@ class Walk:
         """The mask that each record has of the node that its partition splits here; 0 where it has
         none, which no honest question asks for: nothing of another record is ever read."""
         at = self.masks.starts[self.rows] + document.generations[self.depth].places[self.partitions]
-        own = at < self.masks.starts[self.rows + 1]
-        seen: Ints = self.masks.masks[np.where(own, at, 0)].astype(np.int64)
-        return np.where(own, seen, 0)
+        exists = at < self.masks.starts[self.rows + 1]
+        seen: Ints = self.masks.masks[np.where(exists, at, 0)].astype(np.int64)
+        return np.where(exists, seen, 0)
 
 
 def follow(walk: Lists | Masks | Walk, document: Splits | Margin) -> Lists | Masks | Walk:
@@ -369,21 +369,21 @@ def follow(walk: Lists | Masks | Walk, document: Splits | Margin) -> Lists | Mas
         walk = Walk(walk, rows, np.zeros(rows.size, np.int64), 0)
     for generation in document.generations[walk.depth + 1 :]:
         keys = walk.partitions << _MASK_BITS | walk.seen(document)
-        found = places_among(generation.keys, keys)
-        kept = np.flatnonzero(found >= 0)
-        walk = Walk(walk.masks, walk.rows[kept], found[kept], walk.depth + 1)
+        next_places = places_among(generation.keys, keys)
+        kept = np.flatnonzero(next_places >= 0)
+        walk = Walk(walk.masks, walk.rows[kept], next_places[kept], walk.depth + 1)
     return walk
 
 
 def cells(walk: Any, document: Splits | Margin) -> tuple[partial[Ints], Ints]:
     """Records, on demand, and cells of each count of 1."""
     if isinstance(document, Margin):
-        records, found = document.counted(walk)
-        return partial(np.asarray, records), found
-    seen = walk.seen(document)
-    some = seen > 0
-    found = document.cells(walk.partitions[some], seen[some])
-    return partial(np.take, walk.masks.kept, walk.rows[some]), found
+        records, cells_of_walk = document.counted(walk)
+        return partial(np.asarray, records), cells_of_walk
+    masks_of_walk = walk.seen(document)
+    some = masks_of_walk > 0
+    cells_of_walk = document.cells(walk.partitions[some], masks_of_walk[some])
+    return partial(np.take, walk.masks.kept, walk.rows[some]), cells_of_walk
 
 
 def paths(document: Splits | Margin) -> Paths | None:
@@ -450,13 +450,13 @@ def _check(generation: Generation, *, first: bool) -> None:
 def joined_masks(parts: Sequence[tuple[NDArray[np.uint16], Ints, int]]) -> Masks:
     """The masks of all blocks."""
     touched = np.concatenate([counts for _, counts, _ in parts] or [np.zeros(0, np.int64)])
-    kept = np.flatnonzero(touched)
+    nonempty = np.flatnonzero(touched)
     return Masks(
         np.concatenate([masks for masks, _, _ in parts] or [np.zeros(0, np.uint16)]),
-        np.concatenate(([0], np.cumsum(touched[kept]))),
-        kept,
+        np.concatenate(([0], np.cumsum(touched[nonempty]))),
+        nonempty,
         sum(merged for _, _, merged in parts),
-        int(touched.size - kept.size),
+        int(touched.size - nonempty.size),
     )
 
 
@@ -484,12 +484,12 @@ def block_masks(taxonomy: Taxonomy, lists: Lists) -> tuple[NDArray[np.uint16], I
             levels.append((records[real], masks[real]))
         else:
             levels.append((records, masks))
-    touched = [np.bincount(held, minlength=count) for held, _ in levels]
+    touched = [np.bincount(rows_of_level, minlength=count) for rows_of_level, _ in levels]
     total = np.sum(touched, axis=0) if touched else np.zeros(count, np.int64)
     fill = np.cumsum(total) - total
     packed = np.empty(int(total.sum()), np.uint16)
-    for (held, masks), sizes in zip(levels[::-1], touched[::-1], strict=True):
-        rank = np.arange(held.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        packed[fill[held] + rank] = masks
+    for (rows_of_level, masks), sizes in zip(levels[::-1], touched[::-1], strict=True):
+        rank = np.arange(rows_of_level.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        packed[fill[rows_of_level] + rank] = masks
         fill += sizes
     return packed, total, merged

@@ -113,10 +113,10 @@ def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
         raise SumRefused("the algorithm asks for no sums")
     module = import_module(f"tacit.encoders.{MODULES[algorithm]}")
     try:
-        found: RecordSum = module.read(document)
+        record_sum: RecordSum = module.read(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise SumRefused("the document is not one of the algorithm's") from error
-    return found
+    return record_sum
 
 
 def length(asked: RecordSum) -> int:
@@ -161,14 +161,14 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
 
     `records`: how many must count, None for as many as the query says.
     """
-    said = query.model_dump(mode="json", exclude_none=True)
+    document = query.model_dump(mode="json", exclude_none=True)
     counted = query.max_readings if records is None else records
     every = query.every_record is not None
     if every and counted < MOST_RECORDS:
         raise SumRefused("the query leaves records out, and says that it does not")
     expected = query_fields(asked, query.privacy_unit.value, counted, every_record=every)
     for name, value in expected.items():
-        if said.get(name) != value:
+        if document.get(name) != value:
             raise SumRefused(f"the query's {name} is not that of the sum")
 
 
@@ -281,9 +281,9 @@ def read_encoding(algorithm: str, document: Mapping[str, Any]) -> Encoding:
         raise EncodingRefused("the algorithm collects no reports that are known here")
     module = import_module(f"tacit.encoders.{REPORT_MODULES[algorithm]}")
     try:
-        found: Encoding = module.read(document)
+        encoding: Encoding = module.read(document)
     except EncodingRefused:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise EncodingRefused("the document is not one of the algorithm's") from error
-    return found
+    return encoding

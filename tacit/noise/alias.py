@@ -197,16 +197,16 @@ def _fill_cells(weights: Sequence[int], cells: int, capacity: int) -> tuple[list
 
     A cell that holds nothing but its own entry has threshold 0 and itself as alias.
     """
-    left = [*weights, *[0] * (cells - len(weights))]
+    remaining = [*weights, *[0] * (cells - len(weights))]
     thresholds, aliases = [0] * cells, list(range(cells))
-    small = [cell for cell in range(cells) if left[cell] < capacity]
-    large = [cell for cell in range(cells) if left[cell] > capacity]
+    small = [cell for cell in range(cells) if remaining[cell] < capacity]
+    large = [cell for cell in range(cells) if remaining[cell] > capacity]
     while small:
         cell, donor = small.pop(), large[-1]
-        thresholds[cell], aliases[cell] = left[cell], donor
-        left[donor] -= capacity - left[cell]
-        if left[donor] <= capacity:
+        thresholds[cell], aliases[cell] = remaining[cell], donor
+        remaining[donor] -= capacity - remaining[cell]
+        if remaining[donor] <= capacity:
             large.pop()
-            if left[donor] < capacity:
+            if remaining[donor] < capacity:
                 small.append(donor)
     return thresholds, aliases

@@ -89,11 +89,11 @@ class CumulativeTable:
             bounds.append(bound)
             rests.append(rest)
         bounds[-1], rests[-1] = _WORD, 1 << _REST_BITS
-        held = np.array(bounds, np.uint64)
+        upper = np.array(bounds, np.uint64)
         starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
-        guide = np.searchsorted(held, starts).astype(np.int32)
-        held.flags.writeable = guide.flags.writeable = False
-        return cls(held, tuple(rests), guide)
+        guide = np.searchsorted(upper, starts).astype(np.int32)
+        upper.flags.writeable = guide.flags.writeable = False
+        return cls(upper, tuple(rests), guide)
 
     def weights(self) -> tuple[int, ...]:
         """The integer weights, recomputed from what the table holds."""
@@ -169,9 +169,9 @@ class DiscreteGaussian:
         """P(Z = z) in floating point: for reports and tests, never for a draw."""
         variance = float(self.variance)
         reach = int(9.6 * variance**0.5) + 3
-        whole = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * variance)).sum()
+        total = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * variance)).sum()
         mass: NDArray[np.float64] = (
-            np.exp(-(np.asarray(z, np.float64) ** 2) / (2 * variance)) / whole
+            np.exp(-(np.asarray(z, np.float64) ** 2) / (2 * variance)) / total
         )
         return mass
 
@@ -265,8 +265,8 @@ def _layers(variance: Fraction) -> _Layers:
     largest = (1 << shift) * (2 * (reach + 1) + (1 << shift))
     coins = []
     for digit in range((largest.bit_length() + 7) // 8):
-        kept = _powers(variance, 256**digit, 256)
-        both = [_split(_EXACT.multiply(each, Decimal(1 << _BITS))) for each in kept]
+        powers = _powers(variance, 256**digit, 256)
+        both = [_split(_EXACT.multiply(power, Decimal(1 << _BITS))) for power in powers]
         bounds = np.array([bound for bound, _ in both], np.uint64)
         coins.append((bounds, tuple(rest for _, rest in both)))
     return _Layers(shift, CumulativeTable.from_law(law), tuple(coins))
@@ -277,9 +277,9 @@ def _layered(variance: Fraction, source: NoiseSource, count: int) -> Ints:
     drawn = np.empty(count, np.int64)
     done = 0
     while done < count:
-        found = _proposed(layers, source, count - done)
-        drawn[done : done + len(found)] = found
-        done += len(found)
+        values = _proposed(layers, source, count - done)
+        drawn[done : done + len(values)] = values
+        done += len(values)
     return drawn
 
 
@@ -290,12 +290,12 @@ def _proposed(layers: _Layers, source: NoiseSource, count: int) -> Ints:
     smallest: Ints = ((cells >> 1) << layers.shift) + sign
     inside: Ints = (source.words(count) & np.uint64((1 << layers.shift) - 1)).astype(np.int64)
     exponent = inside * (2 * smallest + inside)
-    kept = np.ones(count, np.bool_)
+    accepted = np.ones(count, np.bool_)
     for place, (bounds, rests) in enumerate(layers.coins):
         digits = exponent >> (8 * place) & 255
-        kept &= _coins(digits, bounds, rests, source)
-    magnitude = (smallest + inside)[kept]
-    signed: Ints = np.where(sign[kept] == 1, -magnitude, magnitude)
+        accepted &= _coins(digits, bounds, rests, source)
+    magnitude = (smallest + inside)[accepted]
+    signed: Ints = np.where(sign[accepted] == 1, -magnitude, magnitude)
     return signed
 
 
@@ -303,9 +303,9 @@ def _coins(
     digits: Ints, bounds: Words, rests: tuple[int, ...], source: NoiseSource
 ) -> NDArray[np.bool_]:
     """Coins that show true with the 512-bit probability listed for each digit."""
-    words, asked = source.words(len(digits)), bounds[digits]
-    shown = words < asked
-    for tie in np.flatnonzero(words == asked).tolist():
+    words, bound_of_digit = source.words(len(digits)), bounds[digits]
+    shown = words < bound_of_digit
+    for tie in np.flatnonzero(words == bound_of_digit).tolist():
         more = 0
         for word in source.words(_REST_BITS // 64).tolist():
             more = more << 64 | word

@@ -13,7 +13,7 @@ import numpy as np
 def add_looked_up(values, words, bounds, guide, reach):  # type: ignore[no-untyped-def]
     """Add to values (n,) what words (n,) choose; the places of words that equal a bound."""
     ties = np.empty(8, np.int64)
-    found = 0
+    tie_count = 0
     for at in range(len(words)):
         word = words[at]
         place = guide[word >> np.uint64(52)]
@@ -21,8 +21,8 @@ def add_looked_up(values, words, bounds, guide, reach):  # type: ignore[no-untyp
             place += 1
         values[at] += place - reach
         if bounds[place] == word:
-            if found == len(ties):
-                ties = np.concatenate((ties, np.empty(found, np.int64)))
-            ties[found] = at
-            found += 1
-    return ties[:found]
+            if tie_count == len(ties):
+                ties = np.concatenate((ties, np.empty(tie_count, np.int64)))
+            ties[tie_count] = at
+            tie_count += 1
+    return ties[:tie_count]

@@ -90,11 +90,11 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
     if epsilon < 0 or not sigma > 0 or not sensitivity > 0:
         raise ValueError("epsilon is not negative; sigma and sensitivity are above 0")
     half, shift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
-    whole = _log_upper_tail(shift - half)
+    mass = _log_upper_tail(shift - half)
     part = epsilon + _log_upper_tail(shift + half)
-    if part >= whole:
+    if part >= mass:
         return 0.0
-    return math.exp(whole) * -math.expm1(part - whole)
+    return math.exp(mass) * -math.expm1(part - mass)
 
 
 def gaussian_epsilon(sigma: float, delta: float, sensitivity: float) -> float:

@@ -178,16 +178,16 @@ def add_jumps(total: NDArray[np.int64], tables: ShareTables, source: NoiseSource
     powers = np.uint64(1) << tables.buckets.select(words[0], source)
     offsets = words[1] & (powers - np.uint64(1))
     sizes = powers + offsets
-    kept = power_ratio_coins(powers, sizes, words[2], source)
+    accepted = power_ratio_coins(powers, sizes, words[2], source)
     for place in range(places):
         digits = (offsets >> np.uint64(8 * place)) & np.uint64(255)
-        kept &= thinning_coins(
+        accepted &= thinning_coins(
             digits, tables.thin_high[place], tables.thin_low[place], words[3 + place], source
         )
     jumps = sizes.view(np.int64)
     negative = words[1] >> np.uint64(63) == 1
     np.negative(jumps, out=jumps, where=negative)
-    np.add.at(total, owners[kept], jumps[kept])
+    np.add.at(total, owners[accepted], jumps[accepted])
 
 
 def power_ratio_coins(
@@ -222,8 +222,8 @@ def thinning_coins(
 ) -> NDArray[np.bool_]:
     """Coins that fail with the 128-bit probability listed for each digit."""
     threshold = high.take(digits.view(np.int64), mode="clip")
-    kept = words > threshold
+    accepted = words > threshold
     ties = np.flatnonzero(words == threshold)
     if len(ties):
-        kept[ties] = source.words(len(ties)) >= low[digits[ties]]
-    return kept
+        accepted[ties] = source.words(len(ties)) >= low[digits[ties]]
+    return accepted

@@ -214,13 +214,13 @@ def sorted_codes(one: Ints, other: Ints, size: int) -> Ints:
 
 def without(codes: Ints, taken: Ints) -> Ints:
     """Sorted codes without those that are taken. Taken codes not among them are ignored."""
-    left = np.ones(codes.size, np.bool_)
+    is_left = np.ones(codes.size, np.bool_)
     taken = np.sort(taken)  # looked up in order, neighbours are in the cache
     at = np.searchsorted(codes, taken)
-    found = at < codes.size
-    found[found] = codes[at[found]] == taken[found]
-    left[at[found]] = False
-    return codes[left]
+    is_present = at < codes.size
+    is_present[is_present] = codes[at[is_present]] == taken[is_present]
+    is_left[at[is_present]] = False
+    return codes[is_left]
 
 
 def _places(vertices: Sequence[Any]) -> dict[VertexId, int]:
@@ -233,8 +233,12 @@ def _places(vertices: Sequence[Any]) -> dict[VertexId, int]:
     _check_ids(vertices)
     places = dict(zip(vertices, range(len(vertices)), strict=True))
     if len(places) < len(vertices):
-        seen: set[VertexId] = set()
-        place = next(at for at, each in enumerate(vertices) if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+        before: set[VertexId] = set()
+        place = next(
+            at
+            for at, vertex in enumerate(vertices)
+            if vertex in before or before.add(vertex)  # type: ignore[func-returns-value]
+        )
         raise DuplicateVertex(
             f"vertex {place} was listed before", pointer=f"/vertices/{place}", extra={"at": place}
         )
@@ -246,17 +250,17 @@ def _check_ids(vertices: Sequence[Any]) -> None:
     if kinds == {int}:
         if min(vertices) >= -MAX_ID and max(vertices) <= MAX_ID:
             return
-        bad = next(at for at, each in enumerate(vertices) if not -MAX_ID <= each <= MAX_ID)
+        bad = next(at for at, vertex in enumerate(vertices) if not -MAX_ID <= vertex <= MAX_ID)
         reason = "a number lies between -2^63 and 2^63"
     elif kinds == {str}:
         lengths = set(map(len, vertices))
         if min(lengths) >= 1 and max(lengths) <= MAX_ID_CHARACTERS:
             return
-        bad = next(at for at, each in enumerate(vertices) if not 1 <= len(each) <= 64)
+        bad = next(at for at, vertex in enumerate(vertices) if not 1 <= len(vertex) <= 64)
         reason = f"a text has 1 to {MAX_ID_CHARACTERS} characters"
     else:
         first = type(vertices[0]) if type(vertices[0]) in (int, str) else None
-        bad = next(at for at, each in enumerate(vertices) if type(each) is not first)
+        bad = next(at for at, vertex in enumerate(vertices) if type(vertex) is not first)
         reason = "ids are texts, or whole numbers, all of one sort"
     raise MalformedNetwork(f"vertex {bad}: {reason}", pointer=f"/vertices/{bad}")
 
@@ -264,9 +268,9 @@ def _check_ids(vertices: Sequence[Any]) -> None:
 def _found(ids: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
     """The place of each id, -1 for an unknown one."""
     if not set(map(type, ids)) <= {int, str}:
-        ids = [each if type(each) in (int, str) else None for each in ids]
-    found = map(places.get, ids, repeat(-1))
-    return np.fromiter(found, np.int64, len(ids))
+        ids = [vertex if type(vertex) in (int, str) else None for vertex in ids]
+    place_of = map(places.get, ids, repeat(-1))
+    return np.fromiter(place_of, np.int64, len(ids))
 
 
 def _edges(edges: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
@@ -276,7 +280,7 @@ def _edges(edges: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
         raise NetworkTooLarge(f"at most {MAX_EDGES} edges", pointer="/edges")
     if not set(map(type, edges)) <= {list, tuple} or not set(map(len, edges)) <= {2}:
         bad = next(
-            at for at, each in enumerate(edges) if type(each) not in (list, tuple) or len(each) != 2
+            at for at, edge in enumerate(edges) if type(edge) not in (list, tuple) or len(edge) != 2
         )
         raise MalformedNetwork(f"edge {bad}: two ids are expected", pointer=f"/edges/{bad}")
     ends = _found(list(chain.from_iterable(edges)), places).reshape(-1, 2)
@@ -298,13 +302,13 @@ def _path(path: Sequence[Any], network: NetworkMap) -> Ints:
     if len(path) < 2:
         raise PathTooShort(pointer="/path")
     places = dict(zip(network.vertices, range(network.size), strict=True))
-    found = _found(path, places)
-    _refuse(UnknownVertex, found < 0, "position {} of the path is not a vertex", "/path")
-    stays = np.equal(found[1:], found[:-1])
+    place_of = _found(path, places)
+    _refuse(UnknownVertex, place_of < 0, "position {} of the path is not a vertex", "/path")
+    stays = np.equal(place_of[1:], place_of[:-1])
     _refuse(PathRepeatsConsecutively, stays, "step {} of the path stays where it is", "/path")
-    known = np.isin(NetworkPath(network, found).step_codes(), network.codes())
-    _refuse(PathStepNotAnEdge, ~known, "step {} of the path is not an edge", "/path")
-    return found
+    is_edge = np.isin(NetworkPath(network, place_of).step_codes(), network.codes())
+    _refuse(PathStepNotAnEdge, ~is_edge, "step {} of the path is not an edge", "/path")
+    return place_of
 
 
 def _refuse(problem: type[Invalid], bad: NDArray[np.bool_], text: str, pointer: str) -> None:
@@ -321,8 +325,8 @@ def _refuse(problem: type[Invalid], bad: NDArray[np.bool_], text: str, pointer: 
 
 def read_json(stream: BinaryIO) -> NetworkPath:
     """A map with a path. Raises MalformedContent, and what `NetworkPath.of` raises."""
-    found = _document(stream, ("vertices", "edges", "path"))
-    return NetworkPath.of(found["vertices"], found["edges"], found["path"])
+    document = _document(stream, ("vertices", "edges", "path"))
+    return NetworkPath.of(document["vertices"], document["edges"], document["path"])
 
 
 def read_map(stream: BinaryIO) -> NetworkMap:
@@ -330,24 +334,24 @@ def read_map(stream: BinaryIO) -> NetworkMap:
 
     Raises MalformedContent, and what `NetworkMap.of` raises.
     """
-    found = _document(stream, ("vertices", "edges"))
-    return NetworkMap.of(found["vertices"], found["edges"])
+    document = _document(stream, ("vertices", "edges"))
+    return NetworkMap.of(document["vertices"], document["edges"])
 
 
 def _document(stream: BinaryIO, needed: tuple[str, ...]) -> dict[str, Any]:
     try:
-        found = json.loads(stream.read(), parse_constant=_refuse_constant)
+        document = json.loads(stream.read(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise MalformedContent("the content is not a JSON object") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise MalformedContent("the content is not a JSON object")
     for name in needed:
-        if name not in found:
+        if name not in document:
             raise MalformedNetwork("the field is missing", pointer=f"/{name}")
-    for name in sorted(found):
+    for name in sorted(document):
         if name not in ("vertices", "edges", "path"):
             raise MalformedNetwork("a network has the fields vertices, edges and path alone")
-    return found
+    return document
 
 
 def _refuse_constant(_name: str) -> NoReturn:

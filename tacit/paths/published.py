@@ -138,7 +138,7 @@ def document(published: Published) -> dict[str, Any]:
                 "name": published.name,
                 "nonce": encode_binary(published.nonce),
                 "ciphertext": encode_binary(published.ciphertext),
-                "keys": [encode_binary(each) for each in published.keys],
+                "keys": [encode_binary(key) for key in published.keys],
             }
 
 
@@ -178,12 +178,12 @@ def read(content: bytes | str | dict[str, Any]) -> Published:
     if reader is None:
         raise MalformedPublication("no known format")
     try:
-        found: Published = reader(content)
+        published: Published = reader(content)
     except MalformedPublication:
         raise
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         raise MalformedPublication from None
-    return found
+    return published
 
 
 def _ids(listed: Any) -> tuple[VertexId, ...]:
@@ -196,7 +196,7 @@ def _ids(listed: Any) -> tuple[VertexId, ...]:
 
 
 def _graph(content: dict[str, Any]) -> LevelledGraph:
-    nodes = tuple(Node(*(each[key] for key in _NODE)) for each in content["nodes"])
+    nodes = tuple(Node(*(node[key] for key in _NODE)) for node in content["nodes"])
     _ids(dict.fromkeys(node.base for node in nodes))
     if any(type(part) is not int for node in nodes for part in (node.sub, node.piece, node.level)):
         raise MalformedPublication("sub, piece and level are whole numbers")
@@ -213,7 +213,7 @@ def _graph(content: dict[str, Any]) -> LevelledGraph:
 
 def _complement(content: dict[str, Any]) -> ComplementEdges:
     ids = _ids(content["vertices"])
-    places = {each: place for place, each in enumerate(ids)}
+    places = {vertex: place for place, vertex in enumerate(ids)}
     edges = np.array(
         [(places[one], places[other]) for one, other in content["edges"]], np.int64
     ).reshape(-1, 2)
@@ -321,9 +321,9 @@ def opened(published: SealedPath, private_key: SealKey) -> tuple[VertexId, ...]:
     """The path, for a recipient. Raises NotARecipient for anyone else, and for anything that was
     altered."""
     bound = length_prefixed(SEALED.encode(), published.name.encode())
-    for each in published.keys:
+    for key_box in published.keys:
         try:
-            key = private_key.open(each, bound)
+            key = private_key.open(key_box, bound)
         except SealBroken:
             continue
         try:

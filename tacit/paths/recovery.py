@@ -83,18 +83,18 @@ def best_paths(weights: Weights) -> Best | None:
     such path."""
     size = len(weights)
     best, count = _tables(weights)
-    whole = (1 << size) - 1
-    weight = int(best[whole].max())
+    every_vertex = (1 << size) - 1
+    weight = int(best[every_vertex].max())
     if weight < -size:
         return None
-    last = int(best[whole].argmax())
-    ways = int(count[whole][best[whole] == weight].sum()) // 2
-    path, left = [last], whole
-    while left & (left - 1):
+    last = int(best[every_vertex].argmax())
+    ways = int(count[every_vertex][best[every_vertex] == weight].sum()) // 2
+    path, open_set = [last], every_vertex
+    while open_set & (open_set - 1):
         here = path[-1]
-        left ^= 1 << here
-        reached = best[left].astype(np.int64) + weights[:, here]
-        path.append(int((reached == best[left | 1 << here, here]).argmax()))
+        open_set ^= 1 << here
+        reached = best[open_set].astype(np.int64) + weights[:, here]
+        path.append(int((reached == best[open_set | 1 << here, here]).argmax()))
     ordered = path if path[0] < path[-1] else path[::-1]
     return Best(tuple(ordered), ways, weight)
 
@@ -110,17 +110,17 @@ def _tables(weights: Weights) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
     single = 1 << np.arange(size)
     best[single, np.arange(size)] = 0
     count[single, np.arange(size)] = 1
-    for each in range(2, size + 1):
-        layer = subsets[sizes == each]
+    for length in range(2, size + 1):
+        layer = subsets[sizes == length]
         for end in range(size):
-            whole = layer[(layer >> end) & 1 == 1]
-            rest = whole ^ (1 << end)
+            ending_here = layer[(layer >> end) & 1 == 1]
+            rest = ending_here ^ (1 << end)
             reached = best[rest].astype(np.int16) + weights[:, end]
             most = reached.max(axis=1)
-            held = most >= -size
-            best[whole[held], end] = most[held]
+            reachable = most >= -size
+            best[ending_here[reachable], end] = most[reachable]
             ways = np.where(reached == most[:, None], count[rest], 0).sum(axis=1)
-            count[whole[held], end] = ways[held]
+            count[ending_here[reachable], end] = ways[reachable]
     return best, count
 
 
@@ -207,11 +207,11 @@ def start(first: Side, last: Side, rule: Rule) -> tuple[int | None, Confidence]:
 
 def copy_order(path: Sequence[SubVertex]) -> int | None:
     """The start by copy numbers, which count a vertex's visits: 0 or -1, None without copies."""
-    seen: dict[VertexId, int] = {}
+    sub_of: dict[VertexId, int] = {}
     for base, sub in path:
-        if base in seen:
-            return 0 if sub > seen[base] else -1
-        seen[base] = sub
+        if base in sub_of:
+            return 0 if sub > sub_of[base] else -1
+        sub_of[base] = sub
     return None
 
 
@@ -276,9 +276,9 @@ def _levelled(
 def _complement(network: NetworkMap, published: ComplementEdges) -> Recovered:
     size = network.size
     codes = _in_map_order(network, published.vertices, published.edges)
-    own = network.codes()
-    low, high = np.divmod(without(own, codes), size)
-    if low.size + codes.size != own.size:
+    own_codes = network.codes()
+    low, high = np.divmod(without(own_codes, codes), size)
+    if low.size + codes.size != own_codes.size:
         raise NotAPath("a published edge is not in the map")
     path = walked(low, high, size)
     ids = tuple(network.vertices[place] for place in path.tolist())
@@ -303,11 +303,11 @@ def _sealed(network: NetworkMap, published: SealedPath, private_key: SealKey | N
     if private_key is None:
         raise NotARecipient("a sealed path needs a recipient's private key")
     ids = opened(published, private_key)
-    places = {each: place for place, each in enumerate(network.vertices)}
+    places = {vertex: place for place, vertex in enumerate(network.vertices)}
     if not set(ids) <= places.keys():
         raise MapMismatch
     try:
-        path = NetworkPath(network, np.array([places[each] for each in ids], np.int64))
+        path = NetworkPath(network, np.array([places[vertex] for vertex in ids], np.int64))
     except (ValueError, Invalid):
         raise NotAPath from None
     if not np.isin(path.step_codes(), network.codes()).all():

@@ -188,15 +188,15 @@ class _Family:
             return self._refused("its curators differ from those of round {}", (row,))
         most = int(self.minima.max())
         # |A \ B| = (|A xor B| + |A| - |B|) / 2
-        for whole in np.flatnonzero((apart + sizes[0] - sizes) // 2 < most):
-            if whole == 0:
+        for union in np.flatnonzero((apart + sizes[0] - sizes) // 2 < most):
+            if union == 0:
                 beyond = (apart + sizes - sizes[0]) // 2
             else:
-                beyond = _counts(self.rows & ~self.rows[whole])
-            parts = [int(row) for row in np.flatnonzero(beyond < most) if row != whole]
-            found = self._wholly(int(whole), parts) if parts else None
-            if found is not None:
-                return found
+                beyond = _counts(self.rows & ~self.rows[union])
+            parts = [int(row) for row in np.flatnonzero(beyond < most) if row != union]
+            sentence = self._wholly(int(union), parts) if parts else None
+            if sentence is not None:
+                return sentence
         return None
 
     def _wholly(self, whole: int, parts: Sequence[int]) -> Refusal | None:
@@ -227,7 +227,7 @@ class _Family:
         return 0 < rest.size < int(self.minima[list(rest.chosen)].max())
 
     def of_one_job(self, rows: Sequence[int]) -> bool:
-        """Whether all earlier sets among these are exempt."""
+        """Whether each earlier set among `rows` is of the same job, and so not compared."""
         return all(self.mates[row] for row in rows if row)
 
     def _refused(self, words: str, rows: Sequence[int]) -> Refusal:
@@ -320,5 +320,5 @@ def _count(words: Words) -> int:
 
 def _counts(rows: Words) -> Ints:
     """How many bits each row has."""
-    found: Ints = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
-    return found
+    counted: Ints = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
+    return counted

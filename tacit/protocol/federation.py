@@ -163,7 +163,7 @@ class Federation(WireModel):
             raise PydanticCustomError(
                 "bad_parameter", "columns: either of a table or statistics of registers"
             )
-        if len(self.columns) > 1 and any(isinstance(each, ItemTable) for each in self.columns):
+        if len(self.columns) > 1 and any(isinstance(column, ItemTable) for column in self.columns):
             raise PydanticCustomError(
                 "bad_parameter", "columns: a table of sequences or sets must be the only column"
             )
@@ -222,8 +222,8 @@ def column_name(item: FederatedColumn) -> str:
 
 def registers_of(columns: Sequence[FederatedColumn]) -> tuple[str, ...] | None:
     """The registers that columns take statistics of, sorted; None where they are of a table."""
-    found = {each.register_name for each in columns if isinstance(each, RegisterStatistic)}
-    return tuple(sorted(found)) or None
+    names = {column.register_name for column in columns if isinstance(column, RegisterStatistic)}
+    return tuple(sorted(names)) or None
 
 
 def _of_table(columns: Sequence[FederatedColumn]) -> bool:
@@ -344,8 +344,8 @@ def step_of(query: Query) -> StepName | None:
     """Of a job's query; None for every other one."""
     if query.job is None or query.function is not Function.VECTOR_SUM:
         return None
-    found = _NAME.fullmatch(query.name)
-    return found and StepName(found[1], int(found[2]), bytes.fromhex(found[3]))
+    match = _NAME.fullmatch(query.name)
+    return match and StepName(match[1], int(match[2]), bytes.fromhex(match[3]))
 
 
 class Descriptor(WireModel):

@@ -170,8 +170,10 @@ def succeed(
 ) -> SignedSuccession:
     """A signed link. `replaced`: the pair before, of a planned one."""
     old = None if replaced is None else replaced.sign(SUCCESSION_LABEL, statement).signature
-    made = successor.sign(SUCCESSION_LABEL, statement)
-    return SignedSuccession(statement=statement, signature=made.signature, old_signature=old)
+    new_signature = successor.sign(SUCCESSION_LABEL, statement)
+    return SignedSuccession(
+        statement=statement, signature=new_signature.signature, old_signature=old
+    )
 
 
 def revocation(
@@ -208,8 +210,8 @@ class Anchored(WireModel):
     @property
     def documents(self) -> tuple[IdentityDocument, ...]:
         """The anchored one and its successors, the newest last."""
-        found = (link.statement.document for link in self.links)
-        return (self.root, *(document for document in found if document is not None))
+        successors = (link.statement.document for link in self.links)
+        return (self.root, *(document for document in successors if document is not None))
 
     @property
     def current(self) -> IdentityDocument | None:
@@ -244,11 +246,13 @@ class Anchored(WireModel):
         if self.forked:
             raise IdentityForked
         replaced = zip(self.documents, self.links, strict=False)
-        old = [each.ed25519 for each, link in replaced if now < link.statement.overlap_until]
-        found = (*([] if self.current is None else [self.current.ed25519]), *reversed(old))
-        if not found:
+        old = [
+            document.ed25519 for document, link in replaced if now < link.statement.overlap_until
+        ]
+        usable = (*([] if self.current is None else [self.current.ed25519]), *reversed(old))
+        if not usable:
             raise IdentitySuperseded
-        return found
+        return usable
 
     def forking(self) -> Anchored:
         """The same, until a person confirms: to be kept when `follow` raises IdentityForked."""
@@ -272,12 +276,14 @@ def revoked_for(
     Raises SuccessionRefused, KeyChangeUnconfirmed, IdentitySuperseded if it has ended already.
     """
     first = chain.documents[0]
-    known = follow(anchor(deployment, first, first.statement.fingerprint), chain.links, now)
-    if known.current is None:
+    chain_known = follow(anchor(deployment, first, first.statement.fingerprint), chain.links, now)
+    if chain_known.current is None:
         raise IdentitySuperseded("it was revoked")
-    statement = revocation(deployment, known.current, successor.public, Reason.COMPROMISED, now)
+    statement = revocation(
+        deployment, chain_known.current, successor.public, Reason.COMPROMISED, now
+    )
     link = succeed(statement, successor, None)
-    follow(known, [link], now)
+    follow(chain_known, [link], now)
     return IdentityChain(documents=chain.documents, links=(*chain.links, link))
 
 
@@ -335,8 +341,8 @@ class Pin(WireModel):
             raise IdentityForked
         for signed in shown.documents:
             check_upgrade(anchored, signed)
-        found = follow(anchored, shown.links, now, confirmed)
-        return Pin(fingerprint=self.fingerprint, anchored=found)
+        anchored_chain = follow(anchored, shown.links, now, confirmed)
+        return Pin(fingerprint=self.fingerprint, anchored=anchored_chain)
 
     def confirmed(self, deployment: str, shown: IdentityChain, compared: bytes) -> Pin:
         """The document of this fingerprint, as a person compared it, in place of what was anchored;
@@ -344,8 +350,8 @@ class Pin(WireModel):
         for signed in shown.documents:
             if signed.statement.fingerprint == compared:
                 anchored = confirm(deployment, signed, compared)
-                own = fingerprint(signed.statement.ed25519)
-                return Pin(fingerprint=own, anchored=anchored)
+                pin = fingerprint(signed.statement.ed25519)
+                return Pin(fingerprint=pin, anchored=anchored)
         raise KeyNotAnchored("no document of this fingerprint is shown")
 
     def forking(self) -> Pin:
@@ -382,8 +388,8 @@ def anchor(deployment: str, signed: SignedDocument, pinned: bytes) -> Anchored:
 def check_upgrade(anchored: Anchored, signed: SignedDocument) -> None:
     """Raise IdentityForked for a second document of a key that is anchored with another."""
     document = check_document(signed)
-    for known in anchored.documents:
-        if known.ed25519 == document.ed25519 and known != document:
+    for earlier in anchored.documents:
+        if earlier.ed25519 == document.ed25519 and earlier != document:
             raise IdentityForked("two documents of one key")
 
 
@@ -414,10 +420,12 @@ def follow(
         raise IdentityForked
     _refuse_forks(anchored, shown, now)
     while anchored.current is not None:
-        found = [link for link in shown if link.statement.replaced == anchored.current.fingerprint]
-        if not found:
+        successors = [
+            link for link in shown if link.statement.replaced == anchored.current.fingerprint
+        ]
+        if not successors:
             return anchored
-        link = _valid(anchored, anchored.current, found, now)
+        link = _valid(anchored, anchored.current, successors, now)
         successor = link.statement.document
         if confirmed is not None and successor is not None:
             _check_confirmed(successor, confirmed)
@@ -454,13 +462,14 @@ def _valid(
 
 def _refuse_forks(anchored: Anchored, shown: Sequence[SignedSuccession], now: datetime) -> None:
     """Raise IdentityForked for a valid link besides one that was followed already."""
-    for replaced, known in zip(anchored.documents, anchored.links, strict=False):
-        others = [
+    for replaced, known_link in zip(anchored.documents, anchored.links, strict=False):
+        other_links = [
             link
             for link in shown
-            if link.statement.replaced == replaced.fingerprint and link.statement != known.statement
+            if link.statement.replaced == replaced.fingerprint
+            and link.statement != known_link.statement
         ]
-        for other in others:
+        for other in other_links:
             try:
                 _check_link(anchored.deployment, replaced, other, now)
             except (KeyNotAnchored, SuccessionRefused, KeyChangeUnconfirmed):
@@ -481,8 +490,8 @@ def _check_link(
         raise KeyNotAnchored("the succession is of another identity")
     successor = said.document
     if successor is not None:
-        own = (successor.role, successor.name, successor.serial)
-        if own != (replaced.role, replaced.name, replaced.serial + 1):
+        identity = (successor.role, successor.name, successor.serial)
+        if identity != (replaced.role, replaced.name, replaced.serial + 1):
             raise KeyNotAnchored("the new document is not the next one of this identity")
     if replaced.next is None:
         extra = {} if successor is None else {"fingerprint": successor.fingerprint.hex()}

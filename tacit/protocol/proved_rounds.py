@@ -117,16 +117,18 @@ class Candidates:
 
     def numbers(self, chosen: Bits) -> Bits:
         """The curators (roster_size,) of the chosen ones among the contributions (items,)."""
-        found = np.zeros(self.roster_size, np.bool_)
-        found[self.lone[chosen[: len(self.lone)]]] = True
+        is_numbered = np.zeros(self.roster_size, np.bool_)
+        is_numbered[self.lone[chosen[: len(self.lone)]]] = True
         for part in self.parts_of(chosen):
-            found[_slice(part)][part.present if part.presence else _ALL] = True
-        return found
+            is_numbered[_slice(part)][part.present if part.presence else _ALL] = True
+        return is_numbered
 
     def parts_of(self, chosen: Bits) -> tuple[ProvedPart, ...]:
         """The parts among the chosen contributions (items,)."""
         of_parts = chosen[len(self.lone) :].tolist()
-        return tuple(part for part, own in zip(self.parts, of_parts, strict=True) if own)
+        return tuple(
+            part for part, is_chosen in zip(self.parts, of_parts, strict=True) if is_chosen
+        )
 
 
 def candidates_of(
@@ -165,9 +167,9 @@ def _candidates_of(
     ).digest()
     numbers = np.flatnonzero(sets.unpack(lone, size))
     numbers.flags.writeable = False
-    found = Candidates(numbers, chosen, size, digest)
-    check_count(descriptor.query, found.curators)
-    return found
+    candidates_here = Candidates(numbers, chosen, size, digest)
+    check_count(descriptor.query, candidates_here.curators)
+    return candidates_here
 
 
 def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
@@ -264,14 +266,14 @@ def chunk_slices(lengths: NDArray[np.int64]) -> list[slice]:
     """The items of each chunk: whole ones, as many as fit `CHUNK_BYTES`."""
     room = CHUNK_BYTES - _CHUNK.size - NONCE_BYTES - TAG_BYTES
     ends = np.cumsum(lengths)
-    found, start = [], 0
+    slices, start = [], 0
     while start < len(lengths):
         before = int(ends[start - 1]) if start else 0
         end = int(np.searchsorted(ends, before + room, side="right"))
         assert end > start, "a verifier share is shorter than a chunk"
-        found.append(slice(start, end))
+        slices.append(slice(start, end))
         start = end
-    return found
+    return slices
 
 
 @dataclass(frozen=True)
@@ -348,13 +350,13 @@ def check_verifications(
 ) -> tuple[Verification, ...]:
     """The verifications by index: of all aggregators, over these candidates. Raises
     VerificationRefused."""
-    found = _of_all(
+    statements_by_order = _of_all(
         descriptor, VERIFICATION_LABEL, verifications, VerificationRefused, "verification"
     )
-    for item in found:
+    for item in statements_by_order:
         if item.candidates_hash != candidates.hash or item.items != candidates.items:
             raise VerificationRefused(f"{item.aggregator} verified other candidates")
-    return found
+    return statements_by_order
 
 
 def verdict_of(
@@ -383,14 +385,14 @@ def check_verdicts(
     descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Signed[Verdict]]
 ) -> tuple[Verdict, ...]:
     """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
-    found = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
-    for item in found:
+    statements_by_order = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
+    for item in statements_by_order:
         if item.candidates_hash != candidates.hash:
             raise ManifestRefused(f"{item.aggregator} decided on other candidates")
         if len(item.shares_hashes) != len(descriptor.aggregators):
             raise ManifestRefused("a verdict names the shares of too few aggregators, or of more")
         _refused(candidates, item)
-    return found
+    return statements_by_order
 
 
 def _of_all(
@@ -401,7 +403,7 @@ def _of_all(
     what: str,
 ) -> tuple[Statement, ...]:
     """One signed statement of each aggregator about this round, by index. Raises `refused`."""
-    found: dict[int, Statement] = {}
+    statement_at: dict[int, Statement] = {}
     for signed in statements:
         item = signed.statement
         try:
@@ -411,11 +413,11 @@ def _of_all(
             raise refused(f"a {what} is not signed by an aggregator") from None
         if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
             raise refused(f"a {what} belongs to another round")
-        found[index] = item
+        statement_at[index] = item
     count = len(descriptor.aggregators)
-    if len(found) != count or len(statements) != count:
+    if len(statement_at) != count or len(statements) != count:
         raise refused(f"the {what}s are not one of each aggregator")
-    return tuple(found[index] for index in range(count))
+    return tuple(statement_at[index] for index in range(count))
 
 
 def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
@@ -423,12 +425,12 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
     refused = np.zeros(candidates.items, np.bool_)
     for bitmap in verdict.reasons.values():
         try:
-            own = sets.unpack(bitmap, candidates.items)
+            refused_here = sets.unpack(bitmap, candidates.items)
         except ValueError:
             raise ManifestRefused("a verdict's reasons are not those of these candidates") from None
-        if not own.any() or (refused & own).any():
+        if not refused_here.any() or (refused & refused_here).any():
             raise ManifestRefused("a verdict gives an empty reason, or two for a contribution")
-        refused |= own
+        refused |= refused_here
     return refused
 
 
@@ -474,12 +476,12 @@ def refused_curators(
 ) -> dict[ProofReason, Bits]:
     """The curators (roster_size,) that any verdict refuses, by its reason; reasons without one are
     left out."""
-    found: dict[ProofReason, Bits] = {}
+    numbers_of: dict[ProofReason, Bits] = {}
     for verdict in verdicts:
         for reason, bitmap in verdict.reasons.items():
             numbers = candidates.numbers(sets.unpack(bitmap, candidates.items))
-            found[reason] = found.get(reason, np.zeros_like(numbers)) | numbers
-    return found
+            numbers_of[reason] = numbers_of.get(reason, np.zeros_like(numbers)) | numbers
+    return numbers_of
 
 
 def contradictions(
@@ -488,11 +490,11 @@ def contradictions(
     """Sentences on what aggregators signed that cannot all be true, naming these (spec: validity,
     section 10, step 5). Verdicts may differ in joint randomness: a curator alone can do that."""
     for verdict in verdicts:
-        for own, hashed in zip(verifications, verdict.shares_hashes, strict=True):
-            if hashed != own.shares_hash:
+        for verification, hashed in zip(verifications, verdict.shares_hashes, strict=True):
+            if hashed != verification.shares_hash:
                 yield (
-                    f"{own.aggregator} signed two verifications, or {verdict.aggregator} decided "
-                    f"on shares that {own.aggregator} did not sign"
+                    f"{verification.aggregator} signed two verifications, or {verdict.aggregator} "
+                    f"decided on shares that {verification.aggregator} did not sign"
                 )
     for place, one in enumerate(verdicts):
         for other in verdicts[place + 1 :]:

@@ -145,8 +145,8 @@ def open_session(signed: Signed[Session], ends: SessionEnds, seal_key: SealKey) 
         statement = verify_once(SESSION_LABEL, signed, ends.party_key)
     except SignatureBroken:
         raise SessionRefused("it is not signed by its party") from None
-    said = statement.deployment, statement.party, statement.aggregator, statement.direction
-    if said != (ends.deployment, ends.party, ends.aggregator, ends.direction):
+    stated = statement.deployment, statement.party, statement.aggregator, statement.direction
+    if stated != (ends.deployment, ends.party, ends.aggregator, ends.direction):
         raise SessionRefused("it is of other ends")
     key_hash = seal_key.public.hash
     if statement.key != key_hash:

@@ -127,42 +127,42 @@ class Trust(WireModel):
 
     def named(self, name: str) -> TrustedAggregator:
         """An aggregator; a new one without fingerprints if it is not there."""
-        found = (item for item in self.aggregators if item.id == name)
-        return next(found, TrustedAggregator(id=name))
+        matching = (item for item in self.aggregators if item.id == name)
+        return next(matching, TrustedAggregator(id=name))
 
     def pinning(self, name: str, pinned: str, operator: str | None = None) -> Self:
         """With one more fingerprint of an aggregator.
 
         Raises ValueError for another operator, and for an identity that was stolen.
         """
-        known = self.named(name)
-        if any(item.compromised and item.fingerprint == pinned for item in known.fingerprints):
+        aggregator = self.named(name)
+        if any(item.compromised and item.fingerprint == pinned for item in aggregator.fingerprints):
             raise ValueError(f"this identity of {name} is marked as stolen")
-        if None not in (known.operator, operator) and known.operator != operator:
-            raise ValueError(f"{name} is run by {known.operator}, not by {operator}")
-        pins = {item.fingerprint: item for item in known.fingerprints}
+        if None not in (aggregator.operator, operator) and aggregator.operator != operator:
+            raise ValueError(f"{name} is run by {aggregator.operator}, not by {operator}")
+        pins = {item.fingerprint: item for item in aggregator.fingerprints}
         pins.setdefault(pinned, Pinned(fingerprint=pinned))
         return self.replacing(
             TrustedAggregator(
-                id=name, operator=operator or known.operator, fingerprints=tuple(pins.values())
+                id=name, operator=operator or aggregator.operator, fingerprints=tuple(pins.values())
             )
         )
 
     def pinning_coordinator(self, pinned: str) -> Self:
         """With one more fingerprint of the coordinator."""
-        found = dict.fromkeys((*self.coordinator, pinned))
-        return self._with(coordinator=tuple(found))
+        pins = dict.fromkeys((*self.coordinator, pinned))
+        return self._with(coordinator=tuple(pins))
 
     def compromising(self, name: str, pinned: str) -> Self:
         """With one fingerprint marked as stolen: no round rests on it. Raises ValueError."""
-        known = self.named(name)
-        if pinned not in {item.fingerprint for item in known.fingerprints}:
+        aggregator = self.named(name)
+        if pinned not in {item.fingerprint for item in aggregator.fingerprints}:
             raise ValueError(f"{name} has no such fingerprint")
         marked = tuple(
             item.model_copy(update={"compromised": True}) if item.fingerprint == pinned else item
-            for item in known.fingerprints
+            for item in aggregator.fingerprints
         )
-        return self.replacing(known.model_copy(update={"fingerprints": marked}))
+        return self.replacing(aggregator.model_copy(update={"fingerprints": marked}))
 
     def following(self, name: str, chain: IdentityChain, now: datetime) -> Self:
         """With what follows from a pinned identity of an aggregator: each later key for the time
@@ -170,34 +170,34 @@ class Trust(WireModel):
 
         Raises KeyNotAnchored if none of its identities is pinned, and as `Pin.follow`.
         """
-        known = self.named(name)
-        pins = {item.fingerprint: item for item in known.fingerprints}
+        aggregator = self.named(name)
+        pins = {item.fingerprint: item for item in aggregator.fingerprints}
         anchored = _followed(self.deployment, list(pins), chain, now, Role.AGGREGATOR, name)
         since: datetime | None = None
         ends = (*anchored.links, None)
         for document, link in zip(anchored.documents, ends, strict=False):
             key = fingerprint(document.ed25519).hex()
-            held = pins.get(key, Pinned(fingerprint=key, since=since))
+            pin = pins.get(key, Pinned(fingerprint=key, since=since))
             if link is not None:
-                stolen = held.compromised or link.statement.reason is Reason.COMPROMISED
+                stolen = pin.compromised or link.statement.reason is Reason.COMPROMISED
                 until = link.statement.overlap_until
-                held = held.model_copy(update={"until": until, "compromised": stolen})
+                pin = pin.model_copy(update={"until": until, "compromised": stolen})
                 since = link.statement.effective - CLOCKS_DIFFER
-            pins[key] = held
-        return self.replacing(known.model_copy(update={"fingerprints": tuple(pins.values())}))
+            pins[key] = pin
+        return self.replacing(aggregator.model_copy(update={"fingerprints": tuple(pins.values())}))
 
     def following_coordinator(self, chain: IdentityChain, now: datetime) -> Self:
         """The same of the coordinator; a stolen identity of it is pinned no more."""
         name = self.deployment
         anchored = _followed(name, self.coordinator, chain, now, Role.COORDINATOR, name)
-        found = dict.fromkeys(self.coordinator)
+        pins = dict.fromkeys(self.coordinator)
         ends = (*anchored.links, None)
         for document, link in zip(anchored.documents, ends, strict=False):
             key = fingerprint(document.ed25519).hex()
-            found[key] = None
+            pins[key] = None
             if link is not None and link.statement.reason is Reason.COMPROMISED:
-                del found[key]
-        return self._with(coordinator=tuple(found))
+                del pins[key]
+        return self._with(coordinator=tuple(pins))
 
     def replacing(self, aggregator: TrustedAggregator) -> Self:
         """With one aggregator in place of the one of its name."""
@@ -206,8 +206,8 @@ class Trust(WireModel):
 
     def _with(self, **changes: Any) -> Self:
         """With some fields changed, and checked: what is written can be read. Raises ValueError."""
-        kept = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**{**kept, **changes})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**fields, **changes})
 
     def check(self, descriptor: RoundDescriptor, coordinator_key: bytes) -> tuple[str, ...]:
         """The aggregators whose operator the file does not name, which the round says alone.
@@ -222,13 +222,13 @@ class Trust(WireModel):
         if fingerprint(coordinator_key).hex() not in self.coordinator:
             raise TranscriptNotAnchored("the coordinator shows an identity that is not pinned")
         for entry in descriptor.aggregators:
-            known = self.named(entry.id)
-            holding = [item for item in known.fingerprints if item.holds(descriptor.opened)]
+            trusted = self.named(entry.id)
+            holding = [item for item in trusted.fingerprints if item.holds(descriptor.opened)]
             if entry.fingerprint.hex() not in {item.fingerprint for item in holding}:
                 raise TranscriptNotAnchored(
                     f"aggregator {entry.id} shows an identity that is not pinned for this round"
                 )
-            if known.operator not in (None, entry.operator):
+            if trusted.operator not in (None, entry.operator):
                 raise TranscriptNotAnchored(
                     f"the round says that {entry.operator} operates {entry.id}, the trust file not"
                 )
@@ -301,11 +301,11 @@ def check_lasting(
 ) -> None:
     """Raise SealRefused unless both keys of a document that is anchored signed the seal key of a
     round's entry. `documents`: those that were followed from what was pinned."""
-    known = [each for each in documents if each.ed25519 == entry.identity_key]
-    if signed.statement != entry.seal or not known:
+    matching = [document for document in documents if document.ed25519 == entry.identity_key]
+    if signed.statement != entry.seal or not matching:
         raise SealRefused(f"{entry.id}: another seal key, or an identity without a document")
     try:
-        verify_hybrid(LASTING_SEAL_KEY_LABEL, signed, known[0].key)
+        verify_hybrid(LASTING_SEAL_KEY_LABEL, signed, matching[0].key)
     except SignatureStripped as error:
         raise SealRefused(f"{entry.id}: {error.detail}") from None
 
@@ -315,7 +315,10 @@ def check_seal(transcript: Transcript, shown: ShownSeal) -> bytes:
     that was kept. Raises SealRefused."""
     descriptor = transcript.descriptor.statement
     quorum = [descriptor.aggregators[index] for index in transcript.quorum]
-    entry = next((each for each in quorum if each.id == shown.aggregator), None)
+    entry = next(
+        (entry_of_quorum for entry_of_quorum in quorum if entry_of_quorum.id == shown.aggregator),
+        None,
+    )
     document = shown.document.statement
     if entry is None or (document.role, document.name) != (Role.AGGREGATOR, entry.id):
         raise SealRefused(f"{shown.aggregator} is no aggregator of the quorum")

@@ -79,5 +79,5 @@ def least_totals(query: Query) -> Sequence[int]:
 
 def check_shares(query: Query, total: NDArray[np.int64]) -> None:
     """Raise RuleNotMet where a coordinate of the total, (d,) ring units, is below its least."""
-    if any(int(found) < least for found, least in zip(total, least_totals(query), strict=False)):
+    if any(int(count) < least for count, least in zip(total, least_totals(query), strict=False)):
         raise RuleNotMet

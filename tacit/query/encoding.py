@@ -199,38 +199,38 @@ class WindowBound:
             blocks = range(0, values.shape[0], step)
             done = [self.scale(values[start : start + step]) for start in blocks]
             return np.concatenate([row for row, _ in done]), np.concatenate(
-                [own for _, own in done]
+                [numbers for _, numbers in done]
             )
         exact = np.abs(values.astype(object) if wide else values)
         powers = (exact if power == 1 else exact * exact).sum(axis=1)
-        kept = np.full(values.shape[0], MILLION, np.int64)
+        factors = np.full(values.shape[0], MILLION, np.int64)
         over = np.flatnonzero(
             powers > min(self.most**power, 1 << 62) if not wide else powers > self.most**power
         )
         if not over.size:
-            return values, kept
+            return values, factors
         norms = powers[over] if power == 1 else _roots_above(powers[over], wide=wide)
         scaled = values.copy()
         shortened = exact[over] * self.most // norms[:, None]
         scaled[over] = np.sign(values[over]) * shortened.astype(np.int64)
-        kept[over] = MILLION * self.most // norms.astype(object)
-        return scaled, kept
+        factors[over] = MILLION * self.most // norms.astype(object)
+        return scaled, factors
 
     def sensitivity(self, entries: Entries, unit: PrivacyUnit) -> int:
         """The L1 sensitivity of contributions within the bound, in ring units; of a bound in L2
         the square of the L2 sensitivity."""
         if self.norm is Norm.L1:
-            whole = entries.l1(unit)
+            change = entries.l1(unit)
             if unit is PrivacyUnit.CURATOR:
-                return min(self.most, whole)
+                return min(self.most, change)
             if entries.dimension > 1:
-                whole = 2 * entries.l1(unit, swap=True) + entries.dimension
-            return min(2 * self.most, whole)
-        whole = entries.squared_l2(unit)
+                change = 2 * entries.l1(unit, swap=True) + entries.dimension
+            return min(2 * self.most, change)
+        change = entries.squared_l2(unit)
         if unit is PrivacyUnit.CURATOR:
-            return min(self.most**2, whole)
+            return min(self.most**2, change)
         if entries.dimension == 1:
-            return min(4 * self.most**2, whole)
+            return min(4 * self.most**2, change)
         moved = entries.l1(unit, swap=True) + root_above(entries.dimension) + 1
         return min((2 if entries.unsigned else 4) * self.most**2, moved**2)
 

@@ -232,8 +232,8 @@ class QueryFields(KeptModel):
             return require(value is None, value, "only a vector_sum has this")
         if field == "blocks" and value is not None:
             require(len(value) > 0, value, "must name at least one block")
-            whole = all(_whole(block.resolution, info) for block in value)
-            require(whole, value, "a resolution must be a whole number of nano-units")
+            is_whole = all(_whole(block.resolution, info) for block in value)
+            require(is_whole, value, "a resolution must be a whole number of nano-units")
             require(
                 data.get("dimension") is None and data.get("l1_bound") is None,
                 value,
@@ -325,9 +325,9 @@ class QueryFields(KeptModel):
         gaussian = info.data["noise"] is Noise.GAUSSIAN
         require(gaussian, value, "only gaussian noise is measured by rho")
         require(0 < value <= MOST_BUDGET, value, "must be above 0 (and at most 10000)")
-        whole = (value * RHO_STEPS).denominator == 1
+        is_step = (value * RHO_STEPS).denominator == 1
         nearest = format_exact(Fraction(max(1, math.floor(value * RHO_STEPS)), RHO_STEPS))
-        return require(whole, value, f"must be a multiple of 10^-12: {nearest} is")
+        return require(is_step, value, f"must be a multiple of 10^-12: {nearest} is")
 
     @field_validator("delta", mode="before")
     @classmethod
@@ -520,10 +520,10 @@ class QueryFields(KeptModel):
         exact = data["mechanism"] is Mechanism.EXACT
         require(exact or value is None, value, "noise protects here: only mechanism exact has one")
         if value is None:
-            wanted = 'mechanism exact needs one, such as {"min_participants": 15}'
-            return require(not exact, value, wanted)
-        seen = (data["function"] is Function.TABLE) == (value.small_cells is True)
-        require(seen, value, "a table, and no other function, has small_cells: true")
+            example = 'mechanism exact needs one, such as {"min_participants": 15}'
+            return require(not exact, value, example)
+        matches = (data["function"] is Function.TABLE) == (value.small_cells is True)
+        require(matches, value, "a table, and no other function, has small_cells: true")
         fewest = data["min_participants"]
         require(
             fewest >= value.min_participants,
@@ -553,8 +553,8 @@ class QueryFields(KeptModel):
         data = info.data
         if value is None or not {"privacy_unit", "coordinates", "job"} <= data.keys():
             return value
-        asked = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
-        require(asked, value, "only a job's sum of vectors counts records")
+        counts_records = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(counts_records, value, "only a job's sum of vectors counts records")
         record = data["privacy_unit"] is PrivacyUnit.RECORD
         return require(record, value, "has a meaning for the unit record alone")
 
@@ -566,8 +566,12 @@ class QueryFields(KeptModel):
         data = info.data
         if value is None or not {"coordinates", "job"} <= data.keys():
             return value
-        asked = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
-        require(asked, value, "only a job's sum of vectors names the registers of its statistics")
+        counts_records = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(
+            counts_records,
+            value,
+            "only a job's sum of vectors names the registers of its statistics",
+        )
         return require(list(value) == sorted(set(value)), value, "must be sorted, each once")
 
 

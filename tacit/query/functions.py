@@ -157,14 +157,14 @@ def parts(query: QueryFields) -> tuple[Part, ...]:
     """The parts of a query's vector, in the order of its coordinates."""
     count = part_count(query.function, query.blocks, query.completeness)
     shares = query.split or (Fraction(1, count),) * count
-    found = _function_parts(query, shares)
+    all_parts = _function_parts(query, shares)
     if query.completeness is None:
-        return found
+        return all_parts
     squared = 1 if query.noise is Noise.GAUSSIAN else None
     presence = Part(
         PRESENCE, Linear.PRESENCE, 1, Fraction(1), 1, 1, shares[-1], squared_sensitivity=squared
     )
-    return (*found, presence)
+    return (*all_parts, presence)
 
 
 def part_unit(query: QueryFields, part: Part) -> str:
@@ -305,8 +305,8 @@ def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
     """The blocks of a vector sum; one without blocks is one block, and so is a table of sums, of
     which a record fills one cell."""
     if query.columns is not None:
-        own = reading_rule(query).bounds
-        return (VectorBlock(cells(query.columns), query.resolution, own, own.largest),)
+        limits = reading_rule(query).bounds
+        return (VectorBlock(cells(query.columns), query.resolution, limits, limits.largest),)
     if not query.blocks:
         assert query.dimension is not None
         rule = reading_rule(query)
@@ -364,15 +364,15 @@ def encode(query: QueryFields, readings: Readings) -> Encoded:
 def _shorten(values: Ints, groups: tuple[Part, ...]) -> NDArray[np.int64]:
     """Shorten, in place, contributions (count, d) to the bounds of their parts; (count,) the least
     share that is kept of a part, in millionths."""
-    kept = whole(values.shape[0])
+    counts_kept = whole(values.shape[0])
     start = 0
     for part in groups:
         columns = slice(start, start + part.dimension)
         if part.window is not None:
             values[:, columns], of_part = part.window.scale(values[:, columns])
-            np.minimum(kept, of_part, out=kept)
+            np.minimum(counts_kept, of_part, out=counts_kept)
         start += part.dimension
-    return kept
+    return counts_kept
 
 
 def _add_to(
@@ -508,8 +508,8 @@ def local_sensitivities(query: QueryFields, readings: Readings) -> Ints:
     """The thesis's local sensitivity of each part, (count, parts) ring units: the largest L1 norm
     that one of the curator's own counted readings adds. It depends on private data; `paper` only.
     """
-    kept, used = counted(readings, query.max_readings)
-    added = _added(query, kept)
+    is_counted, used = counted(readings, query.max_readings)
+    added = _added(query, is_counted)
     result = np.zeros((readings.count, len(parts(query))), np.int64)
     if query.completeness is not None:
         result[:, -1] = used > 0
@@ -517,7 +517,7 @@ def local_sensitivities(query: QueryFields, readings: Readings) -> Ints:
         norms = np.abs(item.amount)
         if norms.ndim == 2:
             norms = norms.sum(axis=1)
-        np.maximum.at(result[:, column], kept.curator, norms)
+        np.maximum.at(result[:, column], is_counted.curator, norms)
     return result
 
 

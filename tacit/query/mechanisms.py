@@ -241,7 +241,7 @@ def _too_coarse(query: QueryFields) -> str | None:
     centred = query.function in (Function.MEAN, Function.VARIANCE)
     largest = high - low if centred else max(abs(low), abs(high))
     if query.blocks:
-        small = any(min(largest, each.l1_bound) < each.resolution for each in query.blocks)
+        small = any(min(largest, block.l1_bound) < block.resolution for block in query.blocks)
         return "blocks" if small else None
     if query.l1_bound is not None and query.l1_bound < query.resolution:
         return "l1_bound"
@@ -284,11 +284,11 @@ def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints
         together = tuple(contributions * variance for variance in plan.variances)
         total: Ints = gaussian(source, together, plan.dimensions, 1)[0]
         return total
-    whole, rest = divmod(contributions * plan.weight, 1)
+    whole_draws, rest = divmod(contributions * plan.weight, 1)
     total = np.zeros(sum(plan.dimensions), np.int64)
     step = max(1, _TOGETHER // total.size)
-    for start in range(0, whole, step):
-        rows = min(step, whole - start)
+    for start in range(0, whole_draws, step):
+        rows = min(step, whole_draws - start)
         total += probabilistic_laplace(
             source, plan.scales, plan.dimensions, plan.probability, rows
         ).sum(axis=0)
@@ -312,10 +312,10 @@ def draw_by_local_sensitivity(
     start = 0
     for column, (scale, dimension) in enumerate(zip(plan.scales, plan.dimensions, strict=True)):
         # A table for each scale is expensive: one for each sensitivity among those that draw.
-        for own in np.unique(local[coins, column]):
-            rows = np.flatnonzero(coins & (local[:, column] == own))
-            if own > 0:
-                sampler = DiscreteLaplace(scale * Fraction(int(own), sensitivities[column]))
+        for sensitivity in np.unique(local[coins, column]):
+            rows = np.flatnonzero(coins & (local[:, column] == sensitivity))
+            if sensitivity > 0:
+                sampler = DiscreteLaplace(scale * Fraction(int(sensitivity), sensitivities[column]))
                 drawn = sampler.draw(source, rows.size * dimension)
                 noise[rows, start : start + dimension] = drawn.reshape(rows.size, dimension)
         start += dimension
@@ -363,8 +363,8 @@ def _share_of_whole(query: QueryFields, weight: Fraction) -> NoisePlan:
     variances = []
     for part in groups:
         assert part.squared_sensitivity is not None
-        whole = part.squared_sensitivity / (2 * rho * part.epsilon_share) * SUM_OF_GAUSSIANS
-        variances.append(weight * whole)
+        variance = part.squared_sensitivity / (2 * rho * part.epsilon_share) * SUM_OF_GAUSSIANS
+        variances.append(weight * variance)
     return GaussianPlan(tuple(variances), tuple(part.dimension for part in groups), weight)
 
 

@@ -28,8 +28,8 @@ class Interval(NamedTuple):
 
 
 class CountNoise(NamedTuple):
-    """Noise of one count, a whole number: its deviation, and the `half_width` that it passes in 5
-    of 100 cases at most."""
+    """Noise of one count, a whole number: its standard deviation, and the `half_width` within
+    which it stays in at least 95 of 100 cases."""
 
     half_width: float
     deviation: float

@@ -99,8 +99,8 @@ class ProofPlan:
         of each of these numbers of curators."""
         total = [lone * each for each in self.of(1).function.offset]
         for curators in parts:
-            own = self.of(curators).function.offset
-            total = [have + more for have, more in zip(total, own, strict=True)]
+            offsets = self.of(curators).function.offset
+            total = [have + more for have, more in zip(total, offsets, strict=True)]
         return tuple(total)
 
 
@@ -238,11 +238,11 @@ def _part_noise_bounds(query: QueryFields, curators: int) -> tuple[int, ...]:
     plan, tail = curator_plan(query), clamped_tail(query)
     if not isinstance(plan, LaplacePlan) or tail is None:
         return ()
-    found: dict[Fraction, int] = {}
+    bound_of: dict[Fraction, int] = {}
     for scale in plan.scales:
-        if scale not in found:
-            found[scale] = noise_bound(tail, scale, plan.weight, curators)
-    return tuple(found[scale] for scale in plan.scales)
+        if scale not in bound_of:
+            bound_of[scale] = noise_bound(tail, scale, plan.weight, curators)
+    return tuple(bound_of[scale] for scale in plan.scales)
 
 
 def _function(
@@ -254,8 +254,8 @@ def _function(
         per_coordinate = _per_coordinate(groups, bounds)
         largest = _blocks(query, part_length(query))
         return ProvedVector(_blocks(query, curators), per_coordinate, arithmetic, largest)
-    own = bounds[: len(bounds) - 1] if query.completeness is not None else bounds
-    function = _scalar(query, curators, own, arithmetic)
+    sum_bounds = bounds[: len(bounds) - 1] if query.completeness is not None else bounds
+    function = _scalar(query, curators, sum_bounds, arithmetic)
     if query.completeness is None:
         return function
     return ProvedPresence(function, curators, bounds[-1] if bounds else 0)
@@ -268,15 +268,15 @@ def _scalar(
     if query.function is Function.COUNT:
         return proved_count(readings, bounds, arithmetic)
     one = reading_rule(query).bounds
-    own = ReadingBounds(one.low, one.high, readings)
+    limits = ReadingBounds(one.low, one.high, readings)
     match query.function:
         case Function.SUM:
-            return ProvedSum(_within_window(query, curators, own), bounds, arithmetic)
+            return ProvedSum(_within_window(query, curators, limits), bounds, arithmetic)
         case Function.MEAN:
-            return ProvedMean(own, bounds, arithmetic)
+            return ProvedMean(limits, bounds, arithmetic)
         case _:
             largest = query.max_readings * part_length(query)
-            return ProvedVariance(own, largest, bounds, arithmetic)
+            return ProvedVariance(limits, largest, bounds, arithmetic)
 
 
 def _within_window(query: QueryFields, curators: int, readings: ReadingBounds) -> ReadingBounds:
@@ -296,15 +296,15 @@ def _blocks(query: QueryFields, curators: int) -> tuple[Block, ...]:
     readings = query.max_readings * curators
     first = parts(query)[0]
     if first.linear is Linear.HISTOGRAM:
-        found = [Block(first.dimension, readings, readings)]
+        blocks = [Block(first.dimension, readings, readings)]
     else:
-        found = []
+        blocks = []
         for block, part in zip(vector_blocks(query), parts(query), strict=False):
             # The norm in L2 is at most that in L1.
             bound, window = readings * block.l1_bound, part.window
             if window is not None:
                 bound = min(bound, curators * window.most)
-            found.append(
+            blocks.append(
                 Block(
                     block.dimension,
                     min(bound, readings * block.bounds.largest),
@@ -314,8 +314,8 @@ def _blocks(query: QueryFields, curators: int) -> tuple[Block, ...]:
                 )
             )
     if query.completeness is not None:
-        found.append(Block(1, curators, curators))
-    return tuple(found)
+        blocks.append(Block(1, curators, curators))
+    return tuple(blocks)
 
 
 def _per_coordinate(groups: tuple[Part, ...], bounds: tuple[int, ...]) -> tuple[int, ...]:

@@ -87,13 +87,13 @@ class TableColumn(WireModel):
             return np.full(values.shape, OUTSIDE, np.int64)
         if self.codes is not None:
             place_of = {code: place for place, code in enumerate(self.codes)}
-            own = [place_of.get(code, OUTSIDE) for code in codes or ()]
-            return np.array([*own, OUTSIDE], np.int64)[values.astype(np.int64)]
+            places_in_order = [place_of.get(code, OUTSIDE) for code in codes or ()]
+            return np.array([*places_in_order, OUTSIDE], np.int64)[values.astype(np.int64)]
         assert self.edges is not None
         ends = [math.inf if edge is None else float(edge) for edge in self.edges]
-        found = np.searchsorted(np.array(ends), values, side="right").astype(np.int64) - 1
-        found[found == len(ends) - 1] = OUTSIDE
-        return found
+        places_found = np.searchsorted(np.array(ends), values, side="right").astype(np.int64) - 1
+        places_found[places_found == len(ends) - 1] = OUTSIDE
+        return places_found
 
 
 Columns = Annotated[tuple[TableColumn, ...], Field(max_length=MOST_COLUMNS)]
@@ -110,10 +110,12 @@ def named_columns(value: Any) -> Any:
 def _named(name: str, domain: Any) -> dict[str, Any]:
     if not isinstance(domain, list):
         return {"name": name, "codes": domain}
-    if domain and all(isinstance(each, str) for each in domain):
+    if domain and all(isinstance(value, str) for value in domain):
         return {"name": name, "codes": tuple(domain)}
-    whole = (isinstance(each, int) and not isinstance(each, bool) for each in domain)
-    edges = (str(each) if own else each for each, own in zip(domain, whole, strict=True))
+    is_number = (isinstance(value, int) and not isinstance(value, bool) for value in domain)
+    edges = (
+        str(value) if is_whole else value for value, is_whole in zip(domain, is_number, strict=True)
+    )
     return {"name": name, "edges": tuple(edges)}
 
 
@@ -122,7 +124,7 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_tuples, value))
     if isinstance(value, Mapping):
-        return {name: _tuples(own) for name, own in value.items()}
+        return {name: _tuples(entry) for name, entry in value.items()}
     return value
 
 
@@ -134,13 +136,13 @@ def cells(columns: Sequence[TableColumn]) -> int:
 def cells_of(columns: Sequence[TableColumn], places: Sequence[Ints]) -> Ints:
     """The cell of each record (n,), OUTSIDE where it has no category in some column; `places`: one
     array (n,) for each column, as `TableColumn.places` gives them."""
-    found = np.zeros(places[0].shape, np.int64)
+    cells = np.zeros(places[0].shape, np.int64)
     outside = np.zeros(places[0].shape, np.bool_)
-    for column, own in zip(columns, places, strict=True):
-        found = found * len(column.categories) + own
-        outside |= own == OUTSIDE
-    found[outside] = OUTSIDE
-    return found
+    for column, place in zip(columns, places, strict=True):
+        cells = cells * len(column.categories) + place
+        outside |= place == OUTSIDE
+    cells[outside] = OUTSIDE
+    return cells
 
 
 class TableFigure(NamedTuple):
@@ -162,10 +164,10 @@ def table_figures(
         exact = np.concatenate([exact, exact.sum(axis=axis, keepdims=True)], axis=axis)
     for place in product(*(range(size + 1) for size in shape)):
         labels = tuple(
-            column.categories[own] if own < size else None
-            for column, own, size in zip(columns, place, shape, strict=True)
+            column.categories[at] if at < size else None
+            for column, at, size in zip(columns, place, shape, strict=True)
         )
-        added = math.prod(size for own, size in zip(place, shape, strict=True) if own == size)
+        added = math.prod(size for at, size in zip(place, shape, strict=True) if at == size)
         yield TableFigure(labels, Fraction(exact[place]), added)
 
 

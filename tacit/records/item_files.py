@@ -68,7 +68,7 @@ class _Places(dict[Id, int], Generic[Id]):
     """The place of each id. Closed: another one raises KeyError; open: it gets the next place."""
 
     def __init__(self, known: Sequence[Id], *, closed: bool) -> None:
-        super().__init__({each: place for place, each in enumerate(known)})
+        super().__init__({item: place for place, item in enumerate(known)})
         self._closed = closed
 
     def __missing__(self, item: Id) -> int:
@@ -112,21 +112,21 @@ def read_text(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transa
 
 def read_lines(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transactions:
     """The same of a stream without a byte-order mark."""
-    known = [item.encode() for item in _known(universe)]
-    places, found, rest = _Places(known, closed=universe is not None), _Growing(), b""
+    known_items = [item.encode() for item in _known(universe)]
+    places, growing, rest = _Places(known_items, closed=universe is not None), _Growing(), b""
     while block := stream.read(BLOCK_BYTES):
         end = block.rfind(b"\n") + 1
         if not end:
             rest += block
         else:
-            _add_lines(rest + block[:end], places, found)
+            _add_lines(rest + block[:end], places, growing)
             rest = block[end:]
         if len(rest) > MAX_LINE_BYTES + 1:
-            raise MalformedRow(found.records + 1, f"a line has at most {MAX_LINE_BYTES} bytes")
+            raise MalformedRow(growing.records + 1, f"a line has at most {MAX_LINE_BYTES} bytes")
     if rest:
-        _add_lines(rest + b"\n", places, found)
+        _add_lines(rest + b"\n", places, growing)
     items = universe if universe is not None else [item.decode() for item in places]
-    return found.dataset(items)
+    return growing.dataset(items)
 
 
 def _column(lines: Places, item: int) -> int:
@@ -171,7 +171,7 @@ def read_ndjson(stream: BinaryIO, universe: Sequence[str] | None = None) -> Tran
 
     Raises MalformedRow, UnknownItem, TooManyRows.
     """
-    places, found = _Places(_known(universe), closed=universe is not None), _Growing()
+    places, growing = _Places(_known(universe), closed=universe is not None), _Growing()
     for row, line in text_lines(stream):
         try:
             record = json.loads(line)
@@ -179,8 +179,8 @@ def read_ndjson(stream: BinaryIO, universe: Sequence[str] | None = None) -> Tran
             raise MalformedRow(row, "not JSON") from None
         if not isinstance(record, list):
             raise MalformedRow(row, "not a list")
-        found.add(_listed(record, row, places), [len(record)])
-    return found.dataset(universe if universe is not None else list(places))
+        growing.add(_listed(record, row, places), [len(record)])
+    return growing.dataset(universe if universe is not None else list(places))
 
 
 def _listed(record: list[Any], row: int, places: _Places[str]) -> list[int]:
@@ -212,7 +212,7 @@ def read_parquet(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    places, found = _Places(_known(universe), closed=universe is not None), _Growing()
+    places, growing = _Places(_known(universe), closed=universe is not None), _Growing()
     try:
         file = pq.ParquetFile(stream)
         schema = file.schema_arrow
@@ -222,10 +222,10 @@ def read_parquet(
         if not _of_items(schema.field(names[0]).type):
             raise MalformedContent("the column holds lists of strings or of whole numbers")
         for batch in file.iter_batches(columns=names):
-            _add_lists(batch.column(0), places, found)
+            _add_lists(batch.column(0), places, growing)
     except (pa.ArrowException, OSError):
         raise MalformedContent("the content is not Parquet") from None
-    return found.dataset(universe if universe is not None else list(places))
+    return growing.dataset(universe if universe is not None else list(places))
 
 
 def _of_items(kind: Any) -> bool:
@@ -375,7 +375,7 @@ class _Plain(io.RawIOBase):
             and not any(mark in block for mark in self._marks)
         ):
             return block
-        kept = []
+        lines = []
         for row, line in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
             if line.startswith(self._comments):
                 if line.rstrip().endswith(b"-2"):
@@ -383,8 +383,8 @@ class _Plain(io.RawIOBase):
                     raise MalformedRow(row, reason)
                 self._leave_out(row, line)
             else:
-                kept.append(line if self._change is None else self._change(line, row))
-        return b"\n".join(kept) + b"\n" if kept else b""
+                lines.append(line if self._change is None else self._change(line, row))
+        return b"\n".join(lines) + b"\n" if lines else b""
 
     def _leave_out(self, row: int, comment: bytes) -> None:
         if len(comment) > MAX_LINE_BYTES + 1:
@@ -461,9 +461,9 @@ def split(content: bytes) -> tuple[bytes, Ints | None]:
 
 def _time(value: Any, row: int) -> int:
     try:
-        found = datetime.fromisoformat(value)
-        if found.utcoffset() is None:
+        moment = datetime.fromisoformat(value)
+        if moment.utcoffset() is None:
             raise ValueError
-        return microseconds(found)
+        return microseconds(moment)
     except (TypeError, ValueError, OverflowError):
         raise MalformedRow(row, "time is an RFC 3339 time with an offset") from None

@@ -115,8 +115,8 @@ class Sequences:
         """A small set of sequences over a universe. Raises KeyError for an unknown item."""
         places = {item: place for place, item in enumerate(universe)}
         listed = [[places[item] for item in each] for each in lists]
-        lengths = np.array([len(each) for each in listed], np.int64)
-        items = np.array([place for each in listed for place in each], np.int32)
+        lengths = np.array([len(record) for record in listed], np.int64)
+        items = np.array([place for record in listed for place in record], np.int32)
         return cls(tuple(universe), items, np.concatenate(([0], np.cumsum(lengths))))
 
     def over(self, universe: Sequence[str]) -> Sequences:

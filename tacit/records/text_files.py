@@ -119,9 +119,9 @@ def json_float(text: str) -> float:
 def numbers_taken(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which of these have no `number_problem`."""
     sizes = np.abs(values)
-    taken: NDArray[np.bool_] = (sizes >= SMALLEST_NUMBER) & (sizes <= LARGEST_NUMBER)
-    taken |= sizes == 0
-    return taken
+    takes_number: NDArray[np.bool_] = (sizes >= SMALLEST_NUMBER) & (sizes <= LARGEST_NUMBER)
+    takes_number |= sizes == 0
+    return takes_number
 
 
 def without_mark(stream: BinaryIO) -> BinaryIO:
@@ -277,9 +277,9 @@ class Records:
     def _quoted(self, text: bytes, at: int, lot: Lot, *, last: bool) -> int:
         """Take one record with quotes that begins at `at`; where the next one begins, or `at` where
         more of the file is needed."""
-        found = self._cells.match(text, at)
-        assert found is not None  # it may be empty
-        stop = found.end()
+        cell = self._cells.match(text, at)
+        assert cell is not None  # it may be empty
+        stop = cell.end()
         for ending in (b"\n", b"\r\n"):
             if text.startswith(ending, stop):
                 if stop - at > self._most:
@@ -364,12 +364,12 @@ def rows(stream: BinaryIO, delimiter: str = ",") -> Iterator[tuple[int, list[str
 def distinct(names: Sequence[str], line: int = 1) -> tuple[str, ...]:
     """The names of columns. Raises MalformedRow where two columns have one: which of them is meant
     would be a guess. Columns without a name are not addressed."""
-    seen: set[str] = set()
+    earlier_names: set[str] = set()
     for place, name in enumerate(names, 1):
-        if name in seen:
+        if name in earlier_names:
             raise MalformedRow(line, "two columns have one name", place)
         if name:
-            seen.add(name)
+            earlier_names.add(name)
     return tuple(names)
 
 
@@ -379,11 +379,11 @@ def first_line(cells: Sequence[str]) -> Literal["names", "values", "either"]:
     be wrong."""
     if cells and cells[0].strip().lower() in _NAMES_OF_AN_ID:
         return "names"
-    found = [exact_number(text) for cell in cells[1:] if (text := cell.strip())]
-    numbers = [number for number in found if number is not None]
+    parsed = [exact_number(text) for cell in cells[1:] if (text := cell.strip())]
+    numbers = [number for number in parsed if number is not None]
     if not numbers:
         return "names"
-    if len(numbers) < len(found):
+    if len(numbers) < len(parsed):
         return "either"
     steps = {after - before for before, after in pairwise(numbers)}
     if len(numbers) < 3 or min(steps) <= 0 or any(each != each.to_integral() for each in numbers):
@@ -404,7 +404,7 @@ def line_of(cells: Iterable[object]) -> str:
 def listed(ids: Iterable[str]) -> str:
     """A list of ids in one cell: between blanks, as in CSV with a blank for its delimiter, so that
     an id with a blank in it is in quotes."""
-    return " ".join(_quoted(each, _TO_QUOTE_IN_A_LIST) for each in ids)
+    return " ".join(_quoted(name, _TO_QUOTE_IN_A_LIST) for name in ids)
 
 
 def _quoted(value: object, special: re.Pattern[str]) -> str:

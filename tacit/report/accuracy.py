@@ -52,7 +52,7 @@ _SPREAD_DIGITS: Final = Context(prec=4, rounding=ROUND_CEILING)
 
 def error_statement(query: Query, participants: int) -> dict[str, Any]:
     """The error of a result over this many curators; a string for every amount."""
-    errors, found = forecast(query, participants), averages(query, participants)
+    errors, averages_found = forecast(query, participants), averages(query, participants)
     units = [part_unit(query, part) for part in parts(query)]
     paper = query.stance is Stance.PAPER
     answer: dict[str, Any] = {
@@ -79,10 +79,10 @@ def error_statement(query: Query, participants: int) -> dict[str, Any]:
             "curators": smallest_useful_group(query, USEFUL_SHARE),
             "basis": USEFUL_BASIS,
         },
-        "sentences": list(_sentences(query, participants, errors, found)),
+        "sentences": list(_sentences(query, participants, errors, averages_found)),
     }
-    if found != ():
-        answer["averages"] = [_average(query, each) for each in found or ()]
+    if averages_found != ():
+        answer["averages"] = [_average(query, average) for average in averages_found or ()]
     if query.columns is not None:
         answer["margins"] = list(_margins(query, query.columns, participants))
         answer["sentences"].append(_margin_sentence(query, query.columns, answer["margins"]))
@@ -117,7 +117,8 @@ def _margin_sentence(
 ) -> str:
     unit = part_unit(query, parts(query)[0])
     cell, total = (
-        _quantity(Fraction(each["joint_half_width"]), unit) for each in (margins[0], margins[-1])
+        _quantity(Fraction(margin["joint_half_width"]), unit)
+        for margin in (margins[0], margins[-1])
     )
     if not Fraction(margins[0]["half_width"]):
         return "Margins are sums of the cells."
@@ -238,8 +239,8 @@ def _spread(draws: Layers, worth: Fraction) -> dict[str, Any]:
     middles = [Fraction(2 * k + 1, 2 * DOTS) for k in range(DOTS // 2, DOTS)]
     levels = (LEVEL, *(2 * middle - 1 for middle in middles))
     half_width, *dots = (
-        amount(Fraction(found) * worth, _SPREAD_DIGITS)
-        for found in absolute_quantiles(draws, tuple(float(level) for level in levels))
+        amount(Fraction(quantile) * worth, _SPREAD_DIGITS)
+        for quantile in absolute_quantiles(draws, tuple(float(level) for level in levels))
     )
     return {
         "interval": {"level": amount(LEVEL), "half_width": half_width},
@@ -265,28 +266,28 @@ def _sentences(
             f"The error of the {query.function.value} is at most this if every curator has {full} "
             "in the window; with fewer readings it is larger in proportion."
         )
-    for each in found or errors:
-        if not each.rounding.worst:
+    for error in found or errors:
+        if not error.rounding.worst:
             continue
-        if isinstance(each, AverageError):
-            name, unit = f"the {each.name}", _average_unit(query, each.name)
+        if isinstance(error, AverageError):
+            name, unit = f"the {error.name}", _average_unit(query, error.name)
         else:
-            name = f"each value of {each.part}" if each.dimension > 1 else f"the {each.part}"
-            unit = units[each.part]
-        rounding = each.rounding
+            name = f"each value of {error.part}" if error.dimension > 1 else f"the {error.part}"
+            unit = units[error.part]
+        rounding = error.rounding
         most = f"{_quantity(rounding.worst, unit)} "
         if rounding.slots > 1:
             average = _quantity(rounding.average, unit)
             most += f"if all readings fall into it, {average} on average over the {rounding.slots} "
-        beside = ", in addition to the noise" if each.mean_absolute else ""
+        beside = ", in addition to the noise" if error.mean_absolute else ""
         yield (
             f"Rounding of readings moves {name} of {participants:,} curators by at most {most}"
             f"(typically {_quantity(Fraction(rounding.typical), unit)}){beside}."
         )
-        if each.mean_absolute and each.rounding.exceeds(each.mean_absolute):
+        if error.mean_absolute and error.rounding.exceeds(error.mean_absolute):
             yield (
                 f"WARNING: that is more than {amount(COARSE * 100)} % of the noise "
-                f"({_quantity(Fraction(each.mean_absolute), unit)} on average): choose a finer "
+                f"({_quantity(Fraction(error.mean_absolute), unit)} on average): choose a finer "
                 "resolution."
             )
     if query.function is Function.HISTOGRAM:
@@ -310,8 +311,8 @@ _UNCOUNTED: Final = (
 
 def _clamped(query: Query, errors: tuple[PartError, ...]) -> str:
     """The bounds that hold for readings: the declared ones, rounded outward to whole steps."""
-    own = {each.rounding.bounds for each in errors if each.rounding.bounds is not None}
-    low, high = min(each[0] for each in own), max(each[1] for each in own)
+    all_bounds = {each.rounding.bounds for each in errors if each.rounding.bounds is not None}
+    low, high = min(bounds[0] for bounds in all_bounds), max(bounds[1] for bounds in all_bounds)
     unit = "" if query.unit == "1" else f" {query.unit}"
     text = f"Readings are clamped to {_signed(low)} to {_signed(high)}{unit}"
     if low < query.bounds[0] or high > query.bounds[1]:
@@ -321,8 +322,8 @@ def _clamped(query: Query, errors: tuple[PartError, ...]) -> str:
     if windows := [part.window for part in parts(query) if part.window is not None]:
         norm = "L2" if windows[0].norm is Norm.L2 else "L1"
         most = [part.window.most * part.value for part in parts(query) if part.window is not None]
-        told = " and ".join(f"{amount(each)}{unit}" for each in most)
-        text += f", and what a curator adds in a whole window to an {norm} norm of {told}"
+        norms_in_words = " and ".join(f"{amount(norm_bound)}{unit}" for norm_bound in most)
+        text += f", and what a curator adds in a whole window to an {norm} norm of {norms_in_words}"
     return f"{text}. "
 
 

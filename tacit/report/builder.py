@@ -126,13 +126,14 @@ class ReportBuilder:
                 method=method, library=self.library, version=ACCOUNTING_VERSION
             ),
         }
-        made = followed | fields
-        if made["sampler_delta"] is not None:
-            valued = ADD_SAMPLER_DELTA.replace(",", f", {short(made['sampler_delta'])},", 1)
-            made["caveats"] = tuple(
-                valued if each == ADD_SAMPLER_DELTA else each for each in made.get("caveats", ())
+        content = followed | fields
+        if content["sampler_delta"] is not None:
+            valued = ADD_SAMPLER_DELTA.replace(",", f", {short(content['sampler_delta'])},", 1)
+            content["caveats"] = tuple(
+                valued if caveat == ADD_SAMPLER_DELTA else caveat
+                for caveat in content.get("caveats", ())
             )
-        return PrivacyReport.model_validate(made)
+        return PrivacyReport.model_validate(content)
 
     def line(
         self, key: str | None, description: str | None, figures: Figures, **fields: Any

@@ -187,18 +187,18 @@ def _stated(report: PrivacyReport) -> VerifiedStatement:
 
 
 def _parameters(line: VerifiedStatement) -> dict[str, float]:
-    given = {"epsilon": line.epsilon, "delta": line.delta, "rho": line.rho}
+    costs = {"epsilon": line.epsilon, "delta": line.delta, "rho": line.rho}
     if line.epsilon in (None, "inf"):
         return {}
-    return {name: float(value) for name, value in given.items() if value not in (None, "inf")}
+    return {name: float(value) for name, value in costs.items() if value not in (None, "inf")}
 
 
 def _sentence(line: VerifiedStatement) -> str:
-    who = line.description or line.scenario
+    opponent = line.description or line.scenario
     why = f" ({line.reason})" if line.reason else ""
     if line.epsilon in (None, "inf"):
-        return f"Verified, {who}: no bound{why}"
-    return f"Verified, {who}: {line.model}, epsilon {line.epsilon}, delta {line.delta}{why}"
+        return f"Verified, {opponent}: no bound{why}"
+    return f"Verified, {opponent}: {line.model}, epsilon {line.epsilon}, delta {line.delta}{why}"
 
 
 def _claimed(report: PrivacyReport) -> str:

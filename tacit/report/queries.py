@@ -75,14 +75,14 @@ def query_report(
     unchanged.
     """
     by = None if operators is None else tuple(operators)
-    kept = _kept_report(priced_text(query), participants, by)
-    return kept.model_copy(
+    report = _kept_report(priced_text(query), participants, by)
+    return report.model_copy(
         update={
             "subject": subject,
             "validity": validity_statement(query, hosts, refused),
             "assumptions": statements.assumptions(query, operators, sampler_self_test, urls),
             "caveats": (
-                *kept.caveats,
+                *report.caveats,
                 statements.forward_secrecy(query, aggregators),
                 *caveats,
             ),

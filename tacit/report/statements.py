@@ -106,28 +106,28 @@ def post_processing(query: Query) -> tuple[str, ...]:
 def not_protected(query: Query) -> tuple[str, ...]:
     """What the query's unit leaves open."""
     one = "record" if reads_vectors(query) else "reading"
-    held = [
+    sentences = [
         PARTICIPATION,
         f"The participants are the curators that answered; one without a {one} answers too, with "
         f"zeros. How many had {one}s is released only if the query asks for it (completeness).",
         "A person behind several curators is protected once for each of them, not as one.",
     ]
     if query.privacy_unit is PrivacyUnit.RECORD:
-        held.append(
+        sentences.append(
             "The unit record hides one record, not a person's habit: records that go together "
             "(of one visitor, day after day) are not hidden together."
             if reads_vectors(query)
             else "The unit record hides one reading, not a household's habit: readings that go "
             "together (the same evening, day after day) are not hidden together."
         )
-        held.append(
+        sentences.append(
             "A record replaced by another one is a removal and an addition: two changes, whose "
             "figures add."
             if query.every_record
             else "A reading moved in time is a removal and an addition: two changes, whose figures "
             "add. A value changed in place is covered as one."
         )
-    return tuple(held)
+    return tuple(sentences)
 
 
 _ATOM: Final = (
@@ -172,19 +172,19 @@ def source_defects(query: Query) -> tuple[str, ...]:
 
 def voided_by(query: Query) -> tuple[str, ...]:
     """What would make the verified lines false."""
-    held = [
+    sentences = [
         "participation, bounds or epsilon chosen after looking at the data",
         "aggregator keys that a curator did not get out of band",
     ]
     if query.mechanism is not Mechanism.EXACT:
-        held.append("noise drawn from a source that someone else can predict")
+        sentences.append("noise drawn from a source that someone else can predict")
     if query.sharing is Sharing.ADDITIVE:
-        held.append("all aggregators pooling what they hold (row d says what remains)")
+        sentences.append("all aggregators pooling what they hold (row d says what remains)")
     elif query.sharing is Sharing.SHAMIR:
-        held.append(
+        sentences.append(
             f"{openers(query)} aggregators pooling what they hold (row d says what remains)"
         )
-    return tuple(held)
+    return tuple(sentences)
 
 
 def assumptions(
@@ -195,50 +195,50 @@ def assumptions(
 ) -> tuple[str, ...]:
     """What the verified lines rest on; see `query_report` for the arguments."""
     t_u, t_s = query.collusion.curators, query.collusion.aggregators
-    held = [*rule_kept(query)]
+    sentences = [*rule_kept(query)]
     if query.sharing is Sharing.NONE:
-        held.append(
+        sentences.append(
             "The single aggregator sees every noisy contribution; what protects a curator is its "
             "own noise alone."
         )
     else:
-        held.append(
+        sentences.append(
             f"At most {t_u} curators (with those that add no noise, and every identity that the "
             f"adversary enrolled) and at most {t_s} of {query.aggregators} aggregators pool what "
             "they see; row e states the guarantee then, the other rows the guarantees beyond."
         )
     if query.mechanism is Mechanism.DISTRIBUTED and query.layer is not Layer.AGGREGATOR:
-        held.append(
+        sentences.append(
             f"At least {query.min_participants - t_u} honest curators draw their shares in every "
             "manifest."
         )
     if query.sharing is Sharing.SHAMIR and aggregator_plan(query) is not None:
-        held.append(
+        sentences.append(
             f"Every manifest holds the noise of at least {query.c_noise} aggregators; each "
             "aggregator checks it."
         )
-    held.append(
+    sentences.append(
         "Bounds, max_readings and resolution were declared without looking at the data, and honest "
         "curators clamp to them. An enrolled curator participates whether or not it has readings."
     )
     if query.every_record:
-        held.append(
+        sentences.append(
             "Every record counts: no curator's table holds more than max_readings rows, so that "
             "one record more or less changes one vector by its bound. Curators refuse tables that "
             "are larger."
         )
-    held.append(
+    sentences.append(
         "Parties may pool all they see but follow the protocol; what anchors, rosters, descriptors "
         "and commitments add against parties that deviate is described with the protocol."
     )
-    held.extend(operators_statements(operators, urls))
+    sentences.extend(operators_statements(operators, urls))
     if self_test is not None:
         outcome = "passed" if self_test.passed else "FAILED: do not rely on this report"
-        held.append(
+        sentences.append(
             f"The samplers' check at start: {outcome}. It cannot distinguish a predictable source "
             "from a secret one."
         )
-    return tuple(held)
+    return tuple(sentences)
 
 
 def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str:
@@ -279,20 +279,20 @@ def year_of_schedule(query: Query, lines: tuple[VerifiedLine, ...]) -> Iterator[
     if cost.zcdp is None or cost.epsilon is None or cost.delta is None:
         yield f"A year of this schedule, {rounds:,} rounds, has no verified figure."
         return
-    rho, delta = (rounds * each for each in cost.zcdp)
-    told = f"A year of this schedule, {rounds:,} rounds, costs each {query.privacy_unit}"
+    rho, delta = (rounds * bound for bound in cost.zcdp)
+    sentence = f"A year of this schedule, {rounds:,} rounds, costs each {query.privacy_unit}"
     if query.privacy_unit is PrivacyUnit.RECORD:
-        told += " that every round covers"
+        sentence += " that every round covers"
     added = f"epsilon {short(epsilon_amount(rounds * cost.epsilon))} if epsilons are added"
     if cost.delta:
         added += f" (delta {short(delta_amount(min(rounds * cost.delta, Fraction(1))))})"
     if delta >= Fraction(_YEARS_DELTA):
-        yield f"{told} {added}."
+        yield f"{sentence} {added}."
         return
     epsilon = zcdp_epsilon(float(rho), float(Fraction(_YEARS_DELTA) - delta))
     yield (
-        f"{told} rho {short(amount(rho))}, which is epsilon {short(amount(Fraction(epsilon)))} at "
-        f"delta 0.000001; {added}."
+        f"{sentence} rho {short(amount(rho))}, which is epsilon {short(amount(Fraction(epsilon)))} "
+        f"at delta 0.000001; {added}."
     )
 
 
@@ -308,9 +308,9 @@ def rule_kept(query: Query) -> Iterator[str]:
         return
     [part, *_] = parts(query)
     least = f"{amount(max(least_totals(query)) * part.value)} {part_unit(query, part)}"
-    who = "largest curator holds" if rule.top == 1 else f"{rule.top} largest curators hold"
+    holders = "largest curator holds" if rule.top == 1 else f"{rule.top} largest curators hold"
     yield (
-        f"Disclosure rule: the {who} at most {short(amount(rule.max_share))} of the sum. It is "
+        f"Disclosure rule: the {holders} at most {short(amount(rule.max_share))} of the sum. It is "
         f"released only from {least} on, of which no accepted contribution is a larger share; a "
         "host is trusted not to give one of its curators the range of several."
     )
@@ -355,47 +355,47 @@ def caveats(
     query: Query, lines: tuple[VerifiedLine, ...], sampler_delta: str | None
 ) -> tuple[str, ...]:
     """What a reader of the verified lines has to know."""
-    held: list[str] = []
-    held.extend(without_noise(query))
+    sentences: list[str] = []
+    sentences.extend(without_noise(query))
     if is_paper(query):
-        held.append(
+        sentences.append(
             "Stance paper: noise follows each curator's own data, as in the source. Nothing is "
             "verified; the sensitivity's value is private and not shown."
         )
-    held.extend(validity.caveats(query))
-    held.append(
+    sentences.extend(validity.caveats(query))
+    sentences.append(
         "This is one release: rounds over the same readings add up, and a curator's ledger keeps "
         "the sum. A round that aborts after pieces may have left counts as released."
     )
     if sampler_delta is not None and query.mechanism is not Mechanism.EXACT:
-        held.append(
+        sentences.append(
             f"To the delta of every row add sampler_delta, {short(sampler_delta)}, for draws that "
             "are not quite exact (at an epsilon further along a curve it grows as 1 + e^epsilon)."
         )
     if clamped_tail(query) is not None:
         most = max((line.clamp_delta or Fraction(0) for line in lines), default=Fraction(0))
-        held.append(
+        sentences.append(
             f"To the delta of every row add its clamp_delta, {short(delta_amount(most))} at most, "
             "for noise of curators that is clamped; above 2^-50 it is in delta already, compared "
             "with the declared one and debited."
         )
-    held.append(
+    sentences.append(
         "A host that holds the data of many curators is one party that may collude with all of "
         "them; its own curators are not protected from it."
     )
-    held.extend(year_of_schedule(query, lines))
+    sentences.extend(year_of_schedule(query, lines))
     weaker = [line for line in lines if line.model == "none"]
     if weaker and len(weaker) < len(lines):
         named = ", ".join(line.scenario.value for line in weaker)
-        held.append(f"Nothing holds in row{'s' if len(weaker) > 1 else ''} {named}.")
+        sentences.append(f"Nothing holds in row{'s' if len(weaker) > 1 else ''} {named}.")
     if query.mechanism is Mechanism.TWO_LAYER and not is_paper(query):
-        held.append(
+        sentences.append(
             "Noise of two layers is hedging: while an honest aggregator draws, its noise counts; "
             "when the last one falls, only the victim's own draw is left (row d)."
         )
     if query.mechanism is Mechanism.DISTRIBUTED and query.layer is Layer.AGGREGATOR:
-        held.append(
+        sentences.append(
             "Curators add no noise of their own: when all aggregators collude, a contribution is "
             "read exactly."
         )
-    return tuple(held)
+    return tuple(sentences)

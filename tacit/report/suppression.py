@@ -85,7 +85,8 @@ class _Programme:
         return cls(values, csr_array(relations), weight, float(largest + least))
 
     def cheapest(self, hidden: Bits, figure: int, change: int) -> Ints:
-        """The cheapest change (n,) of whole numbers with this one at a figure."""
+        """(n,): the cheapest change of the figures, in whole numbers, that moves `figure` by
+        `change` and keeps all relations."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import hstack
 
@@ -95,19 +96,19 @@ class _Programme:
         cost = np.tile(np.where(hidden, 0.0, self.weight), 2)
         both = hstack([self.relations, -self.relations])
         # With two columns the linear programme has whole solutions already.
-        for whole in (0, 1):
-            found = milp(
+        for integer in (0, 1):
+            solution = milp(
                 cost,
-                integrality=np.full(cost.size, whole),
+                integrality=np.full(cost.size, integer),
                 bounds=Bounds(low.ravel(), high.ravel()),
                 constraints=LinearConstraint(both, 0, 0),
             )
             # Possible always: every figure may change along with those of its relations.
-            assert found.x is not None, found.message
-            up, down = np.rint(found.x).astype(np.int64).reshape(2, -1)
+            assert solution.x is not None, solution.message
+            up, down = np.rint(solution.x).astype(np.int64).reshape(2, -1)
             moved: Ints = up - down
-            kept = not (self.relations @ moved).any() and moved[figure] == change
-            if kept and (self.values + moved >= 0).all():
+            is_solution = not (self.relations @ moved).any() and moved[figure] == change
+            if is_solution and (self.values + moved >= 0).all():
                 return moved
         raise AssertionError("an integer programme has whole solutions")
 

@@ -44,7 +44,7 @@ def cell_figures(
 ) -> list[CellFigure]:
     """The cells (row-major) and margins of a released table. `error`: of its report."""
     margins = (error or {}).get("margins", ())
-    widths = {each["cells"]: Fraction(each["half_width"]) for each in margins}
+    widths = {margin["cells"]: Fraction(margin["half_width"]) for margin in margins}
     exact = [Fraction(value) for value in values]
     return [
         CellFigure(figure.labels, figure.value, widths.get(figure.cells))
@@ -117,11 +117,13 @@ def records(
     names = [
         f"column {column.name}" if column.name in FIGURE_KEYS else column.name for column in columns
     ]
-    found = []
+    rows_of_table = []
     for figure in figures:
         low, high = None, None
         if figure.value is not None and figure.half_width is not None:
             low, high = figure.value - figure.half_width, figure.value + figure.half_width
         labels = dict(zip(names, figure.labels, strict=True))
-        found.append({**labels, "value": figure.value, "low": low, "high": high, "unit": unit})
-    return found
+        rows_of_table.append(
+            {**labels, "value": figure.value, "low": low, "high": high, "unit": unit}
+        )
+    return rows_of_table

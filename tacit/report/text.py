@@ -48,12 +48,12 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The row for people, in the order of HEADS; figures rounded against us."""
         if self.epsilon is None:
-            told: tuple[str, ...] = ("no figure", "", "")
+            cells_of_line: tuple[str, ...] = ("no figure", "", "")
         elif self.epsilon == "inf":
-            told = ("none", "", "no limit")
+            cells_of_line = ("none", "", "no limit")
         else:
-            told = (_short(self.epsilon), _short(self.delta), f"{self.guess} of 100")
-        return (self.key, *told, ONE_UNIT.get(self.unit or "", self.unit or ""), self.who)
+            cells_of_line = (_short(self.epsilon), _short(self.delta), f"{self.guess} of 100")
+        return (self.key, *cells_of_line, ONE_UNIT.get(self.unit or "", self.unit or ""), self.who)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Brief:
     @property
     def lists(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The three lists with their titles; without those that are empty."""
-        found = (
+        titled = (
             ("Not protected", self.not_protected),
             ("Public", self.public),
             ("Assumed", self.assumed),
         )
-        return tuple((title, lines) for title, lines in found if lines)
+        return tuple((title, lines) for title, lines in titled if lines)
 
 
 def brief(report: Json) -> Brief:
@@ -106,9 +106,14 @@ def brief_text(found: Brief, *, full: bool = False, width: int = WIDTH) -> str:
             lines += _wrapped(f"because {why}", " " * _WHY, _WHY, width)
     for title, statements in found.lists:
         if full:
-            lines += [f"{title}:", *(line for each in statements for line in _item(each, width))]
+            lines += [
+                f"{title}:",
+                *(line for statement in statements for line in _item(statement, width)),
+            ]
         else:
-            told_briefly = "; ".join(_unique_of(_first_clause(each) for each in statements))
+            told_briefly = "; ".join(
+                _unique_of(_first_clause(statement) for statement in statements)
+            )
             lines += textwrap.wrap(f"{title}: {told_briefly}.", width, subsequent_indent="  ")
     return "\n".join(lines)
 
@@ -131,7 +136,7 @@ def _short(figure: str | None) -> str:
 
 
 def _unique(report: Json, *names: str) -> tuple[str, ...]:
-    return _unique_of(str(each) for name in names for each in report.get(name) or ())
+    return _unique_of(str(entry) for name in names for entry in report.get(name) or ())
 
 
 def _first_clause(statement: str) -> str:
@@ -227,7 +232,7 @@ def plain_words(report: PrivacyReport) -> str:
 def price_in_rho(report: Json) -> str | None:
     """What a round costs under the query's own assumption, in rho and in epsilon at its delta; None
     where its noise is not Gaussian."""
-    line = next((each for each in report["verified"] if each.get("key") == "e"), None)
+    line = next((line for line in report["verified"] if line.get("key") == "e"), None)
     if line is None or not line.get("rho"):
         return None
     return (
@@ -246,19 +251,22 @@ def _cost_words(charged: Charge) -> str:
 
 
 def _words(line: VerifiedStatement) -> list[str]:
-    who = f"  ({line.key}) Against {line.description}" if line.description else f"  {line.scenario}"
+    opponent = (
+        f"  ({line.key}) Against {line.description}" if line.description else f"  {line.scenario}"
+    )
     if line.trust_model:
-        who += f" [{line.trust_model}]"
+        opponent += f" [{line.trust_model}]"
     if line.epsilon is None:
-        return [f"{who}: no statement.", *([f"      {line.reason}."] if line.reason else [])]
+        return [f"{opponent}: no statement.", *([f"      {line.reason}."] if line.reason else [])]
     if line.model == "none":
-        words = [f"{who}: nothing holds."]
+        words = [f"{opponent}: nothing holds."]
     elif line.delta == "0":
-        words = [f"{who}: epsilon {_figure(line.epsilon)}, delta 0."]
+        words = [f"{opponent}: epsilon {_figure(line.epsilon)}, delta 0."]
     else:
         words = [
-            f"{who}: epsilon {_figure(line.epsilon)} with delta {_figure(line.delta)}. (Delta is "
-            "the chance that the bound epsilon says nothing; near 1 that is no protection.)"
+            f"{opponent}: epsilon {_figure(line.epsilon)} with delta {_figure(line.delta)}. "
+            "(Delta is the chance that the bound "
+            "epsilon says nothing; near 1 that is no protection.)"
         ]
     if line.reason:
         words.append(f"      Why: {line.reason}.")
@@ -284,8 +292,11 @@ def _quantity(part: dict[str, Any], figure: str) -> str:
 def _error_words(error: dict[str, Any] | None) -> list[str]:
     if error and "parts" not in error:  # an algorithm's own figures, under its own names
         plain = {name: value for name, value in error.items() if not isinstance(value, dict | list)}
-        told = [f"  {name.replace('_', ' ')}: {_figure(each)}" for name, each in plain.items()]
-        return told or ["  The report has the figures."]
+        lines = [
+            f"  {name.replace('_', ' ')}: {_figure(figures_of)}"
+            for name, figures_of in plain.items()
+        ]
+        return lines or ["  The report has the figures."]
     if not error:
         return ["  No forecast."]
     words = [

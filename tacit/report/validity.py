@@ -90,15 +90,15 @@ def validity_statement(
 def _largest(hosts: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     """The hosts of which no other has as many parts, each as large: one of these reaches furthest,
     as the reach of a part grows with its curators. Largest first, the parts of each as well."""
-    found: list[tuple[int, ...]] = []
+    all_sizes: list[tuple[int, ...]] = []
     ordered = {tuple(sorted(sizes, reverse=True)) for sizes in hosts}
     for sizes in sorted(ordered, key=lambda each: (sum(each), len(each)), reverse=True):
         if sizes and not any(
             len(other) >= len(sizes) and all(a >= b for a, b in zip(other, sizes, strict=False))
-            for other in found
+            for other in all_sizes
         ):
-            found.append(sizes)
-    return found
+            all_sizes.append(sizes)
+    return all_sizes
 
 
 def _furthest(hosts: Sequence[tuple[tuple[int, ...], Reach]]) -> dict[str, Any]:
@@ -167,10 +167,10 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
     functions = [proof_plan(query).of(size).function for size in sizes]
 
     def largest(of: Callable[[ProvedFunction], Sequence[int]], place: int, part: Part) -> str:
-        found = sum(max(of(one)[place : place + part.dimension]) for one in functions)
-        return amount(found * part.value)
+        influence = sum(max(of(one)[place : place + part.dimension]) for one in functions)
+        return amount(influence * part.value)
 
-    found, place = [], 0
+    reaches, place = [], 0
     for number, part in enumerate(parts(query)):
         together: dict[str, str] = {}
         if part.dimension > 1:
@@ -179,7 +179,7 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
             name = "all_coordinates_l2" if l2 else "all_coordinates"
             reach = sum(one.norm_influence[number] for one in vectors) * part.value
             together = {name: amount(reach)}
-        found.append(
+        reaches.append(
             Reach(
                 coordinate=largest(lambda one: one.influence, place, part),
                 from_zero=largest(lambda one: one.influence_from_zero, place, part),
@@ -187,7 +187,7 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
             )
         )
         place += part.dimension
-    return tuple(found)
+    return tuple(reaches)
 
 
 def _worded(statement: ValidityStatement, query: Query) -> ValidityStatement:
@@ -195,7 +195,7 @@ def _worded(statement: ValidityStatement, query: Query) -> ValidityStatement:
 
 
 def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
-    held = []
+    sentences = []
     for part, item in zip(parts(query), statement.influence, strict=True):
         text = f"A lying curator shifts {_named(part)} by at most {_reach_words(item, item.lone)}"
         text += (
@@ -214,25 +214,25 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
                 f"curator{'' if curators == 1 else 's'} in {count:,} "
                 f"part{'' if count == 1 else 's'}, by at most {_reach_words(item, item.host)}"
             )
-        held.append(f"{text}.")
-    held[-1] += f" {LYING_AGGREGATORS}"
-    held.append(
+        sentences.append(f"{text}.")
+    sentences[-1] += f" {LYING_AGGREGATORS}"
+    sentences.append(
         "With every aggregator honest, an invalid contribution is counted with a probability of at "
         f"most {_chance(statement.false_acceptance)}, and an honest one refused with one of at "
         f"most {_chance(statement.honest_refusal)}."
     )
     if statement.noise_tail is not None:
-        held.append(
+        sentences.append(
             "The noise of curators is clamped, which changes its law over a round by at most "
             f"{_chance(statement.noise_tail)}; it is part of what a lie can add. With "
             "layer aggregator a lie reaches the least."
         )
     if statement.refused:
-        held.append(
+        sentences.append(
             f"{statement.refused:,} of the round's curators "
             f"{'was' if statement.refused == 1 else 'were'} excluded, each {REFUSED_BY_PROOF}."
         )
-    return tuple(held)
+    return tuple(sentences)
 
 
 def _named(part: Part) -> str:
@@ -264,9 +264,9 @@ def _reach_words(item: InfluenceStatement, reach: Reach) -> str:
 
 def _quantity(value: str, unit: str) -> str:
     number = amount(Fraction(value), _SIX)
-    whole, point, places = number.partition(".")
-    if whole.isdigit():
-        number = f"{int(whole):,}{point}{places}"
+    digits, point, places = number.partition(".")
+    if digits.isdigit():
+        number = f"{int(digits):,}{point}{places}"
     return number if unit == "1" else f"{number} {unit}"
 
 

@@ -31,10 +31,10 @@ HashRows: TypeAlias = Callable[[Rows, int], Rows]
 
 def turboshake128(rows: Rows, length: int) -> Rows:
     """TurboSHAKE128 of each row (B, k), domain byte 1: (B, length)."""
-    found = b"".join(
+    octets = b"".join(
         TurboSHAKE128.new(data=row.tobytes(), domain=DOMAIN).read(length) for row in rows
     )
-    return np.frombuffer(found, np.uint8).reshape(len(rows), length)
+    return np.frombuffer(octets, np.uint8).reshape(len(rows), length)
 
 
 def xof_rows(tag: bytes, seeds: Rows, binders: Rows) -> Rows:
@@ -65,9 +65,9 @@ def _passing_over(hash_rows: HashRows, field: Field, row: Rows, count: int) -> E
     while True:
         drawn += _MORE
         words = field.words(hash_rows(row, drawn * field.element_bytes))[:, :, 0]
-        found = words[:, field.below_prime(words)]
-        if found.shape[1] >= count:
-            return found[:, :count]
+        elements = words[:, field.below_prime(words)]
+        if elements.shape[1] >= count:
+            return elements[:, :count]
 
 
 # What a scheme computes with: the two fields and the hash, by numpy or compiled.

@@ -110,7 +110,7 @@ def _permute(s):
 @numba.njit(nogil=True)
 def hash_rows(rows, length):
     """Rows (B, k) of bytes to rows (B, length)."""
-    found = np.empty((rows.shape[0], length), np.uint8)
+    digests = np.empty((rows.shape[0], length), np.uint8)
     width = rows.shape[1]
     state = np.empty(25, np.uint64)
     for row in range(rows.shape[0]):
@@ -130,9 +130,9 @@ def hash_rows(rows, length):
             if at == _RATE:
                 _permute(state)
                 at = 0
-            found[row, place] = (state[at >> 3] >> np.uint64(8 * (at & 7))) & np.uint64(255)
+            digests[row, place] = (state[at >> 3] >> np.uint64(8 * (at & 7))) & np.uint64(255)
             at += 1
-    return found
+    return digests
 
 
 # Fields and hash, compiled; needs numba, and is imported only then.
@@ -169,28 +169,28 @@ def _wide(a, b):
 @numba.vectorize([_TERNARY])
 def _add64(a, b):
     rest = _P - b
-    found = a - rest
-    return found + _P if a < rest else found
+    difference = a - rest
+    return difference + _P if a < rest else difference
 
 
 @numba.vectorize([_TERNARY])
 def _subtract64(a, b):
-    found = a - b
-    return found + _P if a < b else found
+    difference = a - b
+    return difference + _P if a < b else difference
 
 
 @numba.vectorize([_TERNARY])
 def _multiply64(a, b):
     low, high = _wide(a, b)
     upper = high >> _HALF
-    found = low - upper
+    product = low - upper
     if low < upper:
-        found -= _EPSILON
+        product -= _EPSILON
     middle = (high & _EPSILON) * _EPSILON
-    found += middle
-    if found < middle:
-        found += _EPSILON
-    return found - _P if found >= _P else found
+    product += middle
+    if product < middle:
+        product += _EPSILON
+    return product - _P if product >= _P else product
 
 
 @numba.njit(inline="always")
@@ -272,16 +272,16 @@ class CompiledField64(Field64):
     """`Field64` in one pass per operation."""
 
     def add(self, a: Elements, b: Elements) -> Elements:
-        found: Elements = _add64(a, b)
-        return found
+        total: Elements = _add64(a, b)
+        return total
 
     def subtract(self, a: Elements, b: Elements) -> Elements:
-        found: Elements = _subtract64(a, b)
-        return found
+        difference: Elements = _subtract64(a, b)
+        return difference
 
     def multiply(self, a: Elements, b: Elements) -> Elements:
-        found: Elements = _multiply64(a, b)
-        return found
+        product: Elements = _multiply64(a, b)
+        return product
 
 
 class CompiledField128(Field128):
@@ -299,8 +299,8 @@ class CompiledField128(Field128):
 
 def compiled_turboshake128(rows: Rows, length: int) -> Rows:
     """TurboSHAKE128 of each row (B, k), domain byte 1: (B, length)."""
-    found: Rows = hash_rows(np.ascontiguousarray(rows), length)
-    return found
+    digests: Rows = hash_rows(np.ascontiguousarray(rows), length)
+    return digests
 
 
 COMPILED: Final = Arithmetic(CompiledField64(), CompiledField128(), compiled_turboshake128)

@@ -90,14 +90,14 @@ class Forms(Circuit):
         squared = self.field.add(
             gadget_outputs[:, self.bits :], self._combined(self.squares, values)
         )
-        found = [gadget_outputs[:, : self.bits], self._combined(self._forms(), values)]
+        outputs = [gadget_outputs[:, : self.bits], self._combined(self._forms(), values)]
         for place, relation in enumerate(self.relations):
             if relation.squares:
                 part = self._combined((relation.squares,), squared)
-                found[1][:, place : place + 1] = self.field.add(
-                    found[1][:, place : place + 1], part
+                outputs[1][:, place : place + 1] = self.field.add(
+                    outputs[1][:, place : place + 1], part
                 )
-        return np.concatenate(found, axis=1)
+        return np.concatenate(outputs, axis=1)
 
     def outputs(self, measurement: Elements) -> Elements:
         return self._combined(self.output_forms, self._values(measurement))
@@ -141,15 +141,15 @@ class Forms(Circuit):
         """The linear forms of values (limbs, count, B), (limbs, forms, B)."""
         if not forms:
             return values[:, :0]
-        found = []
+        combinations = []
         for form in forms:
             total = np.zeros_like(values[:, 0])
             for place, coefficient in enumerate(form):
                 if coefficient:
                     factor = self.field.constant(coefficient, axes=1)
                     total = self.field.add(total, self.field.multiply(values[:, place], factor))
-            found.append(total)
-        return np.stack(found, axis=1)
+            combinations.append(total)
+        return np.stack(combinations, axis=1)
 
 
 def sum_circuit(field: Field, top: int) -> Forms:

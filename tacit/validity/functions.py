@@ -342,10 +342,10 @@ class ProvedVector(ProvedFunction):
         if self.largest and (
             len(self.largest) != len(self.blocks)
             or any(
-                replace(block, top=whole.top, bound=whole.bound) != whole
-                or block.top > whole.top
-                or block.bound > whole.bound
-                for block, whole in zip(self.blocks, self.largest, strict=True)
+                replace(block, top=widest.top, bound=widest.bound) != widest
+                or block.top > widest.top
+                or block.bound > widest.bound
+                for block, widest in zip(self.blocks, self.largest, strict=True)
             )
         ):
             raise ValueError("the blocks of the largest part are no smaller than its own")
@@ -387,7 +387,7 @@ class ProvedVector(ProvedFunction):
 
         In L2 two vectors without negative entries are at most sqrt(2) times their bound apart.
         """
-        found, start = [], 0
+        influences, start = [], 0
         for block in self.blocks:
             noise = self.noise_bounds[start : start + block.length]
             if block.l2:
@@ -396,11 +396,11 @@ class ProvedVector(ProvedFunction):
                     (4 if block.signed else 2) * block.bound**2,
                     block.length * ((2 if block.signed else 1) * block.top) ** 2,
                 )
-                found.append(_root_up(apart) + _root_up(sum(bound**2 for bound in noise)))
+                influences.append(_root_up(apart) + _root_up(sum(bound**2 for bound in noise)))
             else:
-                found.append(2 * block.bound + sum(noise))
+                influences.append(2 * block.bound + sum(noise))
             start += block.length
-        return tuple(found)
+        return tuple(influences)
 
     @property
     def offset(self) -> tuple[int, ...]:
@@ -491,9 +491,11 @@ class ProvedPresence(ProvedFunction):
             _check_range(moved[:, -1], 2 * self.noise_bound)
             values = values + moved[:, -1]
         bits = self.circuit.field.small(self.present.encode(values))
-        others = self.function.encode(coordinates[:, :-1], None if noise is None else noise[:, :-1])
+        other_digits = self.function.encode(
+            coordinates[:, :-1], None if noise is None else noise[:, :-1]
+        )
         place = self._forms.bits
-        return np.concatenate((others[:, :place], bits, others[:, place:]), axis=1)
+        return np.concatenate((other_digits[:, :place], bits, other_digits[:, place:]), axis=1)
 
     @cached_property
     def _forms(self) -> Forms:
@@ -561,12 +563,12 @@ def _with_noise(
     """Each form with its noise integer, which stand from place `first` on."""
     if not noise_bounds:
         return tuple(forms)
-    found = []
+    parts = []
     for number, form in enumerate(forms):
         coefficients = [*form, *(0,) * (first + len(forms) - len(form))]
         coefficients[first + number] += 1
-        found.append(tuple(coefficients))
-    return tuple(found)
+        parts.append(tuple(coefficients))
+    return tuple(parts)
 
 
 def _columns(noise: Integers | None) -> tuple[Integers, ...]:

@@ -203,9 +203,9 @@ class Prio3:
         if not 0 <= aggregator < self.shares:
             raise ValueError("there is no aggregator of this index")
         widths = (NONCE_BYTES, self.public_share_bytes, self.input_share_bytes(aggregator))
-        given = (nonces, public_shares, input_shares)
+        arrays = (nonces, public_shares, input_shares)
         if any(
-            rows.shape != (len(nonces), width) for rows, width in zip(given, widths, strict=True)
+            rows.shape != (len(nonces), width) for rows, width in zip(arrays, widths, strict=True)
         ):
             raise ValueError("a nonce, public share or input share has a wrong length")
         parts = [
@@ -254,9 +254,9 @@ class Prio3:
     def outcomes(self, own: Verification, decision: Decision) -> NDArray[np.uint8]:
         """What an aggregator decides for itself of B contributions: values of `Outcome`, (B,)."""
         agrees = (own.seeds == decision.messages).all(axis=1)
-        found = np.where(agrees, Outcome.ACCEPTED, Outcome.JOINT_RANDOMNESS)
-        found = np.where(decision.proved, found, Outcome.PROOF)
-        return np.where(own.permitted, found, Outcome.POINT).astype(np.uint8)
+        verdicts = np.where(agrees, Outcome.ACCEPTED, Outcome.JOINT_RANDOMNESS)
+        verdicts = np.where(decision.proved, verdicts, Outcome.PROOF)
+        return np.where(own.permitted, verdicts, Outcome.POINT).astype(np.uint8)
 
     def aggregate(self, output_shares: Elements, counted: Mask) -> Elements:
         """The sum (limbs, d) of the output shares (limbs, d, B) of contributions that count."""
@@ -346,16 +346,16 @@ class Prio3:
             self._measurement_share(context, index, helpers[:, index - 1])
             for index in range(1, self.shares)
         ]
-        own = measurements
+        leader_share = measurements
         for share in shares:
-            own = field.subtract(own, share)
+            leader_share = field.subtract(leader_share, share)
 
         parts = nonces[:, :0]
         if self.joint:
             parts = np.concatenate(
                 [
                     self._joint_part(context, index, blinds[index], nonces, share)
-                    for index, share in enumerate((own, *shares))
+                    for index, share in enumerate((leader_share, *shares))
                 ],
                 axis=1,
             )
@@ -376,7 +376,7 @@ class Prio3:
             share = self._proof_shares(context, index, helpers[:, index - 1])
             proofs = field.subtract(proofs, share)
 
-        explicit = field.encode(np.concatenate((own, proofs), axis=1))
+        explicit = field.encode(np.concatenate((leader_share, proofs), axis=1))
         inputs = [explicit, *helpers.swapaxes(0, 1)]
         if self.joint:
             inputs = [

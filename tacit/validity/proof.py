@@ -47,12 +47,14 @@ def lagrange_weights(field: Field, size: int, points: Elements) -> Elements:
         size //= 2
         roots = _roots(field, size)
     # One node is left; the product of all leaves outside it is the empty one.
-    others = field.small(np.ones((1, points.shape[1]), np.uint64))
+    others_product = field.small(np.ones((1, points.shape[1]), np.uint64))
     for level in reversed(nodes):
         half = level.shape[1] // 2
         siblings = np.concatenate((level[:, half:], level[:, :half]), axis=1)
-        others = field.multiply(np.concatenate((others, others), axis=1), siblings)
-    return field.multiply(others, _roots_by_size(field, len(others[0])))
+        others_product = field.multiply(
+            np.concatenate((others_product, others_product), axis=1), siblings
+        )
+    return field.multiply(others_product, _roots_by_size(field, len(others_product[0])))
 
 
 def is_root(field: Field, size: int, points: Elements) -> Mask:
@@ -95,7 +97,7 @@ def _transform(field: Field, values: Elements, root: int) -> Elements:
 
 
 def _spread(factors: Elements, dimensions: int) -> Elements:
-    """Factors (limbs, n) with axes of length 1 behind them, up to so many dimensions."""
+    """Factors (limbs, n), reshaped to `dimensions` axes by axes of length 1 at the end."""
     shape = (*factors.shape[:2], *(1,) * (dimensions - 2))
     return factors.reshape(shape)
 

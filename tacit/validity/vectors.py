@@ -271,14 +271,14 @@ class BoundedVector(BitVector):
 
     def outputs(self, measurement: Elements) -> Elements:
         """Of a signed L2 block the entries' integers, which are above the entries by its offset."""
-        field, found, start = self.field, [], 0
+        field, outputs_of_blocks, start = self.field, [], 0
         for block in self.blocks:
             parts = self._block_parts(measurement, block, start)
             if block.signed and not block.l2:
                 parts = field.subtract(parts[:, : block.length], parts[:, block.length :])
-            found.append(parts)
+            outputs_of_blocks.append(parts)
             start += block.bits
-        entries = np.concatenate(found, axis=1)
+        entries = np.concatenate(outputs_of_blocks, axis=1)
         if not self.noise:
             return entries
         start += sum(block.weight.bits for block in self.blocks)

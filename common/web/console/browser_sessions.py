@@ -94,11 +94,11 @@ def require_own_origin(request: Request) -> None:
     """Raise AnotherOrigin unless the browser says that the request is from this origin."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
-        own = site == "same-origin"
+        same_origin = site == "same-origin"
     else:  # a browser from before that header
         origin = request.headers.get("origin", "")
-        own = origin == f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if not own:
+        same_origin = origin == f"{request.url.scheme}://{request.headers.get('host', '')}"
+    if not same_origin:
         raise AnotherOrigin
 
 
@@ -253,8 +253,8 @@ class Sessions:
         """Who has this session; None if it was never made here, or is over."""
         rows, session_hash = self._tables.sessions, hash_token(session)
         async with self._database.reading() as transaction:
-            found = await transaction.execute(select(rows).where(rows.c.hash == session_hash))
-            row = found.first()
+            result = await transaction.execute(select(rows).where(rows.c.hash == session_hash))
+            row = result.first()
         if row is None:
             return None
         now = self._clock.now()
@@ -281,10 +281,12 @@ class Sessions:
         """How many sessions of a token there are."""
         rows, now = self._tables.sessions, self._clock.now()
         mine = rows.c.token_hash == token_hash
-        held = mine & (rows.c.seen > now - self._idle) & (rows.c.created > now - LONGEST)
+        is_open = mine & (rows.c.seen > now - self._idle) & (rows.c.created > now - LONGEST)
         async with self._database.reading() as transaction:
-            found = await transaction.execute(select(func.count()).select_from(rows).where(held))
-        return int(found.scalar_one())
+            result = await transaction.execute(
+                select(func.count()).select_from(rows).where(is_open)
+            )
+        return int(result.scalar_one())
 
     async def end_of_token(self, token_hash: str) -> None:
         """End all sessions of a token, and what could begin one."""

@@ -43,7 +43,7 @@ class Dot:
 def places(centre: float, upper: Sequence[float], half_width: float) -> tuple[Dot, ...]:
     """The places of a true value around a released one, from the upper half of the error's
     quantiles, which mirror; rising."""
-    errors = sorted([*(-each for each in upper), *upper])
+    errors = sorted([*(-error for error in upper), *upper])
     return tuple(Dot(centre + error, abs(error) <= half_width) for error in errors)
 
 
@@ -51,8 +51,8 @@ def dots(
     centre: float, upper: Sequence[float], half_width: float, *, unit: str, sentence: str
 ) -> Markup:
     """Forty equally likely places of the true value, stacked where they fall together."""
-    found = places(centre, upper, half_width)
-    return _both("dots", sentence, lambda width: _dots(found, centre, half_width, unit, width))
+    dot_places = places(centre, upper, half_width)
+    return _both("dots", sentence, lambda width: _dots(dot_places, centre, half_width, unit, width))
 
 
 def _dots(
@@ -241,7 +241,7 @@ class _Scale:
         most = _TICKS if self.width > _NARROW else 3
         rough = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(each * power for each in _STEPS if each * power >= rough * 0.999)
+        step = next(step * power for step in _STEPS if step * power >= rough * 0.999)
         first = math.ceil(self.low / step)
         return [step * index for index in range(first, math.floor(self.high / step) + 1)]
 
@@ -366,7 +366,7 @@ def _dates(start: datetime, end: datetime, most: int) -> list[tuple[datetime, st
         firsts = [datetime(m // 12, m % 12 + 1, 1, tzinfo=start.tzinfo) for m in months]
         inside = [each for each in firsts if each <= end]
         every = math.ceil(len(inside) / most)
-        return [(each, f"{each:%b}") for each in inside[::every]]
+        return [(month, f"{month:%b}") for month in inside[::every]]
     step = next(
         (
             step
@@ -377,11 +377,11 @@ def _dates(start: datetime, end: datetime, most: int) -> list[tuple[datetime, st
     )
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
     number = math.ceil((start - midnight) / step)
-    found = []
+    labels = []
     while (at := midnight + number * step) <= end:
-        found.append((at, f"{at:%H:%M}" if step < _DAY else f"{at.day} {at:%b}"))
+        labels.append((at, f"{at:%H:%M}" if step < _DAY else f"{at.day} {at:%b}"))
         number += 1
-    return found
+    return labels
 
 
 # The ladder: who would have to work together to learn what, one rung for each group.
@@ -414,15 +414,15 @@ def ladder(verified: Sequence[VerifiedStatement], participants: int | None) -> t
     """
     lines = [line for line in verified if line.pooled is not None]
     promised = next((line for line in lines if line.key == Scenario.ASSUMED.value), None)
-    others = _distinct(line for line in lines if line is not promised)
+    other_lines = _distinct(line for line in lines if line is not promised)
     down_to = None
     if promised is not None and promised.model != "none":
-        same = [line for line in others if _figures(line) == _figures(promised)]
+        same = [line for line in other_lines if _figures(line) == _figures(promised)]
         down_to = next((line for line in reversed(same) if _within(promised, line)), promised)
         if down_to is promised:
-            others = _distinct([*others, promised])
+            other_lines = _distinct([*other_lines, promised])
     rungs, before = [], None
-    for line in others:
+    for line in other_lines:
         assert line.pooled is not None
         rungs.append(
             Rung(
@@ -491,7 +491,7 @@ def _sentence(pooled: Pooled, before: Pooled | None, participants: int | None) -
         return "Anyone who reads this result"
     if aggregators and curators and before is not None and before.curators == pooled.curators:
         return f"… and {aggregators}"
-    return f"… with {' and '.join(each for each in (curators, aggregators) if each)}"
+    return f"… with {' and '.join(scope for scope in (curators, aggregators) if scope)}"
 
 
 def _others(count: int) -> str:

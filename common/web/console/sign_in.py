@@ -110,8 +110,8 @@ def add_codes(app: FastAPI, *scopes: Scope) -> None:
         request: Request, sessions: SessionsPart, valid_s: CodeSeconds = CODE_S
     ) -> dict[str, Any]:
         token = request.headers["authorization"].partition(" ")[2].strip()
-        made = await sessions.offer_code(hash_token(token), valid_s)
-        return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": valid_s}
+        code = await sessions.offer_code(hash_token(token), valid_s)
+        return {"code": code, "path": f"{LOGIN}#{code}", "valid_s": valid_s}
 
 
 async def _begin(sessions: Sessions, fields: dict[str, str]) -> str:

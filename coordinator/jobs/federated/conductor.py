@@ -105,7 +105,7 @@ async def collecting(
     looked = changes.shared("collecting", collection.descriptors)
 
     async def look() -> tuple[Response, bool]:
-        found = await looked()
+        statuses = await looked()
         items: list[dict[str, Any]] = [
             {
                 "id": item.statement.job,
@@ -113,7 +113,7 @@ async def collecting(
                 "hash": item.statement.digest().hex(),
                 "descriptor": json.loads(item.model_dump_json()),
             }
-            for item in found
+            for item in statuses
         ]
         answer = etag_response(request, encode({"jobs": items}))
         return answer, answer.status_code == 304 or (first_look and not items)

@@ -65,13 +65,13 @@ async def _settle(conduct: Conduct, job_id: str) -> None:
     async with conduct.database.begin() as transaction:
         steps = await store.steps_of_job(transaction, job_id)
         await exclusive(transaction, LOCK)
-        known = {each.kind for each in await _of_steps(transaction, steps)}
-        if known != {Kind.JOB_DEBITED}:  # none, or settled before
+        kinds_found = {event.kind for event in await _of_steps(transaction, steps)}
+        if kinds_found != {Kind.JOB_DEBITED}:  # none, or settled before
             return
         sets = await _accepted(conduct, transaction, steps)
-        members = np.zeros(max((each.size for each in sets), default=0), np.bool_)
-        for each in sets:
-            members[: each.size] |= each
+        members = np.zeros(max((member_set.size for member_set in sets), default=0), np.bool_)
+        for member_set in sets:
+            members[: member_set.size] |= member_set
         payload = {
             "job": job_id,
             "rounds": len(sets),
@@ -94,16 +94,18 @@ async def _accepted(
 ) -> list[Bits]:
     """The curators in any aggregator's set of each released round, in order."""
     rounds = (await conduct.ledger.current(transaction)).spending.rounds
-    names = [each.round_id for each in steps if each.round_id is not None]
-    found = [rounds[name] for name in names if name in rounds]
-    return [each.members.bits() for each in found if each.state == "released"]
+    names = [step.round_id for step in steps if step.round_id is not None]
+    accepted_rounds = [rounds[name] for name in names if name in rounds]
+    return [
+        round_row.members.bits() for round_row in accepted_rounds if round_row.state == "released"
+    ]
 
 
 async def events_of(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
     """The kind of each event of a job so far, and what is shown of it: how many curators, not
     which."""
     steps = await store.steps_of_job(transaction, job_id)
-    return [(each.kind.value, _shown(each)) for each in await _of_steps(transaction, steps)]
+    return [(event.kind.value, _shown(event)) for event in await _of_steps(transaction, steps)]
 
 
 async def _of_steps(transaction: Transaction, steps: Sequence[StepRow]) -> list[Event]:
@@ -112,8 +114,8 @@ async def _of_steps(transaction: Transaction, steps: Sequence[StepRow]) -> list[
     first = await round_store.find(transaction, steps[0].round_id)
     head = None if first is None else signed_descriptor(first).statement.ledger
     since = 0 if head is None else head.seq
-    found = await ledger_store.of_kinds(transaction, KINDS, since)
-    return [each for each in found if each.payload["job"] == steps[0].job_id]
+    events_found = await ledger_store.of_kinds(transaction, KINDS, since)
+    return [event for event in events_found if event.payload["job"] == steps[0].job_id]
 
 
 def _shown(event: Event) -> dict[str, Any]:

@@ -322,14 +322,14 @@ def _first_round(
         plan = replace(plan, universe=rounds.universe(params))
     names, scope = plan.federation.names, rounds.scope(params)
     state = rounds.first(params, names, Fraction(1))
-    asked = rounds.next_sum(state)
-    assert asked is not None
-    _, query = step_of_sum(plan, 1, asked, scope)
+    sum_asked = rounds.next_sum(state)
+    assert sum_asked is not None
+    _, query = step_of_sum(plan, 1, sum_asked, scope)
     share = noise_share(query, scope)
     state = rounds.first(params, names, share)
-    asked = rounds.next_sum(state)
-    assert asked is not None
-    _, query = step_of_sum(plan, 1, asked, scope)
+    sum_asked = rounds.next_sum(state)
+    assert sum_asked is not None
+    _, query = step_of_sum(plan, 1, sum_asked, scope)
     operators = queries.operators_for(query, aggregators)
     queries.check_query(query, permissions, operators)
     epsilon = one_debit(rounds, params, plan.federation, query, operators or None)
@@ -343,13 +343,13 @@ def _first_round(
     assert charged is not None
     assert charged.epsilon is not None
     if epsilon is None:
-        whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+        whole_statement = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
     else:
-        whole = under_one_debit(first, query, epsilon, operators or None)
+        whole_statement = under_one_debit(first, query, epsilon, operators or None)
     if rounds.forecast is not None:
         error = rounds.forecast(params, asking(query, scope, plan.federation))
         report = report.model_copy(update={"error": error})
-    return completed(report, plan.job, [whole], timed_only=plan.federation.timed_only)
+    return completed(report, plan.job, [whole_statement], timed_only=plan.federation.timed_only)
 
 
 def _encoding(name: str, params: WireModel, stance: Stance) -> dict[str, Any]:
@@ -376,13 +376,13 @@ def plan_from(
     job_id: str, algorithm: str, stance: str, params: str, federation: Federation
 ) -> JobPlan:
     """The same for a stored job."""
-    asked = {
+    content = {
         "algorithm": algorithm,
         "stance": stance,
         "params": json.loads(params),
         "federation": federation.model_dump(mode="json", exclude_none=True),
     }
-    text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return JobPlan(job_id, algorithm, sha256(text.encode()).digest(), federation)
 
 
@@ -400,7 +400,7 @@ def _check_registers(federation: Federation) -> None:
     """Raise FederationUnsupported for a register in a unit that it does not have."""
     for index, column in enumerate(federation.columns):
         if isinstance(column, RegisterStatistic):
-            found = asked_mismatch(column.register_name, column.unit)
-            if found is not None:
-                place = f"/federation/columns/{index}/{found.field}"
-                raise FederationUnsupported(found.detail, pointer=place)
+            mismatch = asked_mismatch(column.register_name, column.unit)
+            if mismatch is not None:
+                place = f"/federation/columns/{index}/{mismatch.field}"
+                raise FederationUnsupported(mismatch.detail, pointer=place)

@@ -100,8 +100,8 @@ class Collection:
         async with self._conduct.database.reading() as transaction:
             jobs = await store.federated(transaction)
             rows = [await store.find_step(transaction, job.id, 0) for job in jobs]
-        found = [_signed(row.document) for row in rows if row is not None]
-        return [item for item in found if now < item.statement.deadline]
+        descriptors_found = [_signed(row.document) for row in rows if row is not None]
+        return [item for item in descriptors_found if now < item.statement.deadline]
 
     # --- taking ----------------------------------------------------------------------------------
 
@@ -124,16 +124,16 @@ class Collection:
             if job is None or job.state is not JobState.RUNNING or now >= descriptor.deadline:
                 raise CollectionOver
             keys = [(item.curator, item.record, item.round) for item in body.reports]
-            known = await store.known_reports(transaction, job_id, keys)
-            seen = await store.reporting_curators(transaction, job_id)
+            bodies = await store.known_reports(transaction, job_id, keys)
+            reporting = await store.reporting_curators(transaction, job_id)
             answers, new = [], []
             for item, refusal in zip(body.reports, refusals, strict=True):
-                answer = _answer(item, refusal, speaks, known, seen, descriptor.n_max)
+                answer = _answer(item, refusal, speaks, bodies, reporting, descriptor.n_max)
                 answers.append(answer)
                 if answer.status == 201:
                     stored = ReportRow(item.curator, item.record, item.round, _body(item))
-                    known[stored.key] = stored.body
-                    seen.add(item.curator)
+                    bodies[stored.key] = stored.body
+                    reporting.add(item.curator)
                     new.append(stored)
             await store.add_reports(transaction, job_id, new, now)
         return answers

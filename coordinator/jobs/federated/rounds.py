@@ -109,9 +109,9 @@ def matter_of(job: JobRow, steps: Sequence[StepRow]) -> Matter:
 def first_state(matter: Matter) -> Any:
     """The first state, planned for the noise of this federation's rounds."""
     names, rounds = matter.federation.names, matter.rounds
-    asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
-    assert asked is not None
-    _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+    sum_asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
+    assert sum_asked is not None
+    _, query = step_of_sum(matter.plan, 1, sum_asked, matter.scope)
     return rounds.first(matter.params, names, noise_share(query, matter.scope))
 
 
@@ -120,8 +120,8 @@ def next_sums(matter: Matter, state: Any) -> Sequence[RecordSum]:
     rounds = matter.rounds
     if rounds.next_sums is not None:
         return rounds.next_sums(state)
-    asked = rounds.next_sum(state)
-    return () if asked is None else (asked,)
+    sum_asked = rounds.next_sum(state)
+    return () if sum_asked is None else (sum_asked,)
 
 
 def asked_in(row: StepRow) -> RecordSum:
@@ -132,13 +132,13 @@ def asked_in(row: StepRow) -> RecordSum:
 
 def absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str) -> Any:
     """The state with a step's released sum."""
-    asked, found = asked_in(row), json.loads(result)
+    sum_asked, figures = asked_in(row), json.loads(result)
     words: list[int] = []
     for part in parts(query):
-        words += [int(Fraction(text) / part.value) for text in found[part.name]]
+        words += [int(Fraction(text) / part.value) for text in figures[part.name]]
     opened = np.array(words, np.int64)
-    assert len(opened) == length(asked)
-    return matter.rounds.absorb(state, asked, asked.restored(opened))
+    assert len(opened) == length(sum_asked)
+    return matter.rounds.absorb(state, sum_asked, sum_asked.restored(opened))
 
 
 # Only the steps and their rounds are stored; the state of the algorithm is a function of the job's
@@ -208,17 +208,17 @@ class Rounds:
         failed = _failed(steps, heads)
         due: list[Asking] = []
         for row, head in failed:
-            asked = await asyncio.to_thread(asked_in, row)
+            sum_asked = await asyncio.to_thread(asked_in, row)
             if (attempts := await self._attempts(matter, row)) is None:
-                state = matter.rounds.aborted(state, asked)
+                state = matter.rounds.aborted(state, sum_asked)
                 if state is None:
                     raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
                 due = []
                 break
-            due.append(Asking(asked, attempts))
+            due.append(Asking(sum_asked, attempts))
         if not failed:
             sums = await asyncio.to_thread(next_sums, matter, state)
-            due = [Asking(asked) for asked in sums]
+            due = [Asking(sum_asked) for sum_asked in sums]
         if due:
             await self._ask(job, matter, steps, due)
         else:
@@ -257,8 +257,8 @@ class Rounds:
             async with conduct.database.reading() as transaction:
                 cohort = await lifecycle.cohort(conduct, transaction, steps)
         opened = [
-            await self._prepared(job, matter, place, each, cohort)
-            for place, each in enumerate(due, len(steps) + 1)
+            await self._prepared(job, matter, place, asking, cohort)
+            for place, asking in enumerate(due, len(steps) + 1)
         ]
         try:
             async with conduct.database.begin() as transaction:
@@ -266,13 +266,13 @@ class Rounds:
                 there = await store.find(transaction, job.id, lock=True)
                 if there is None or there.state is not JobState.RUNNING or there.cancelling:
                     return
-                for each in opened:
-                    if await queries.known(transaction, each.query.query) is None:
-                        await query_store.add(transaction, each.query, scheduled=False)
-                    await opening.add(conduct, transaction, each.prepared)
-                    if each.debited is not None:
-                        await conduct.ledger.append(transaction, [each.debited])
-                    await store.add_step(transaction, each.step)
+                for asking in opened:
+                    if await queries.known(transaction, asking.query.query) is None:
+                        await query_store.add(transaction, asking.query, scheduled=False)
+                    await opening.add(conduct, transaction, asking.prepared)
+                    if asking.debited is not None:
+                        await conduct.ledger.append(transaction, [asking.debited])
+                    await store.add_step(transaction, asking.step)
                 await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
         except IntegrityError:
             return  # another replica opens it
@@ -292,8 +292,8 @@ class Rounds:
         paid = terms is not None and not step.of_first_question
         price = charging.PAID if paid else None
         async with conduct.database.reading() as transaction:
-            known = await queries.known(transaction, query)
-        row = known or await queries.prepare(
+            existing = await queries.known(transaction, query)
+        row = existing or await queries.prepare(
             conduct.database, query, self._desk.attempts.settings, conduct.clock
         )
         try:
@@ -366,11 +366,11 @@ class Rounds:
 
     async def _state(self, job: JobRow, matter: Matter, steps: Sequence[StepRow]) -> Any:
         """The state after all released sums among these steps."""
-        known = self._known.get(job.id)
-        if known is None or known.steps > len(steps):
+        progress_known = self._known.get(job.id)
+        if progress_known is None or progress_known.steps > len(steps):
             state, done = await asyncio.to_thread(first_state, matter), 0
         else:
-            state, done = known.state, known.steps
+            state, done = progress_known.state, progress_known.steps
         for row in steps[done:]:
             assert row.round_id is not None
             assert row.query_id is not None
@@ -407,23 +407,23 @@ class Rounds:
             raise JobEnded(RoundFailed("no round was released"))
         outcome = await asyncio.to_thread(matter.rounds.release, state)
         rounds = [row.round_id for row in steps]
-        own = outcome.report
+        own_report = outcome.report
         if matter.rounds.forecast is not None:
             error = matter.rounds.forecast(
                 matter.params, asking(query, matter.scope, matter.federation)
             )
-            own = own.model_copy(update={"error": error})
+            own_report = own_report.model_copy(update={"error": error})
         terms = matter.plan.terms
-        whole = None
+        whole_statement = None
         if terms is not None:
             operators = await self._operators(terms.aggregators)
-            whole = under_one_debit(reports[0], query, terms.epsilon, operators)
+            whole_statement = under_one_debit(reports[0], query, terms.epsilon, operators)
         met = [head.participants or 0 for head in heads if head.state is RoundState.RELEASED]
         report = completed(
-            own,
+            own_report,
             job.id,
             reports,
-            whole,
+            whole_statement,
             timed_only=matter.federation.timed_only,
             participants=met,
             rounds_asked=rounds,
@@ -440,8 +440,8 @@ def _over(head: RoundHead) -> bool:
 async def _heads(transaction: Transaction, steps: Sequence[StepRow]) -> list[RoundHead]:
     """Of each step's round, in order."""
     ids = [row.round_id for row in steps if row.round_id is not None]
-    found = {head.id: head for head in await round_store.heads_of(transaction, ids)}
-    return [found[name] for name in ids]
+    head_of = {head.id: head for head in await round_store.heads_of(transaction, ids)}
+    return [head_of[name] for name in ids]
 
 
 def _failed(
@@ -452,6 +452,8 @@ def _failed(
     failed = [(row, head) for row, head in pairs if head.state is RoundState.ABORTED]
     if not failed:
         return []
-    asked = (FederatedStep.model_validate_json(row.document).aborted or () for row in steps)
-    again = {attempt.round for attempts in asked for attempt in attempts}
+    aborted_attempts = (
+        FederatedStep.model_validate_json(row.document).aborted or () for row in steps
+    )
+    again = {attempt.round for attempts in aborted_attempts for attempt in attempts}
     return [(row, head) for row, head in failed if head.id not in again]

@@ -64,17 +64,17 @@ def map_spread(
         done.append(function(block))
         check()
         if len(done) == LOOKED_AT:
-            each = (time.monotonic() - began) / LOOKED_AT
-            if each < WORTH_S:
+            block_s = (time.monotonic() - began) / LOOKED_AT
+            if block_s < WORTH_S:
                 break
-            left = list(rest)
-            if each * len(left) < WORTH_LEFT_S:
-                rest = iter(left)
+            remaining = list(rest)
+            if block_s * len(remaining) < WORTH_LEFT_S:
+                rest = iter(remaining)
                 break
-            found = _spread(function, left, each, ticket, key, check)
-            if found is not None:
-                return done + found
-            rest = iter(left)
+            spread_results = _spread(function, remaining, block_s, ticket, key, check)
+            if spread_results is not None:
+                return done + spread_results
+            rest = iter(remaining)
             break
     for block in rest:
         done.append(function(block))

@@ -71,9 +71,9 @@ class Link:
     def claim(self, worker: str) -> Assignment:
         """Take the lease; later calls use its session. Raises AttemptLost if it was taken."""
         answer = self._post("/claim", {"worker": worker})
-        found = Assignment.model_validate_json(answer.content)
-        self._token = found.session
-        return found
+        assignment = Assignment.model_validate_json(answer.content)
+        self._token = assignment.session
+        return assignment
 
     def block_key(self) -> bytes:
         """What opens the blocks of the attempt."""

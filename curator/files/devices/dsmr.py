@@ -81,16 +81,16 @@ _CRC: Final = _table()
 def checksums(texts: list[bytes]) -> list[int]:
     """The CRC16 of many texts: one byte of all of them at a time."""
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-    found, begin = [0] * len(texts), 0
+    sums, begin = [0] * len(texts), 0
     while begin < len(order):
         end = begin + 1
         while end < len(order) and (end + 1 - begin) * len(texts[order[end]]) <= _TOGETHER:
             end += 1
         some = order[begin:end]
         for place, value in zip(some, _together([texts[at] for at in some]), strict=True):
-            found[place] = value
+            sums[place] = value
         begin = end
-    return found
+    return sums
 
 
 def _together(texts: list[bytes]) -> list[int]:
@@ -226,15 +226,15 @@ class DsmrReader:
         meter, line, time = place
         value = _VALUE.fullmatch(text)
         unit = None if value is None else units.UNITS.get(value[2].decode())
-        known = units.REGISTERS[register]
+        entry = units.REGISTERS[register]
         tariff = None if code[8:] == b"0" else sums.setdefault(code[4:7], [])
-        if value is None or unit is None or unit.base != known.base:
-            detail = f"the value is not of the form (number*{known.base}) or of its multiples"
+        if value is None or unit is None or unit.base != entry.base:
+            detail = f"the value is not of the form (number*{entry.base}) or of its multiples"
             self.found.fault(line, name, detail)
             if tariff is not None:
                 tariff.append(None)
             return
-        kind = Kind.TOTAL_INCREASING if Kind.TOTAL_INCREASING in known.kinds else Kind.INSTANT
+        kind = Kind.TOTAL_INCREASING if Kind.TOTAL_INCREASING in entry.kinds else Kind.INSTANT
         series = self._of(meter, meter, register, unit.symbol, kind, name)
         self.found.add(series, line, time, value[1])
         if tariff is not None:
@@ -266,10 +266,10 @@ class DsmrReader:
         if self._last.get((meter, channel)) == (time, value[3]):
             return
         self._last[meter, channel] = (time, value[3])
-        own = objects.get(b"0-%s:96.1.0" % channel, b"") or objects.get(
+        identifier = objects.get(b"0-%s:96.1.0" % channel, b"") or objects.get(
             b"0-%s:96.1.1" % channel, b""
         )
-        device = _identifier(own) or f"{meter or 'mbus'}.{channel.decode()}"
+        device = _identifier(identifier) or f"{meter or 'mbus'}.{channel.decode()}"
         kind = Kind.TOTAL_INCREASING
         self.found.add(
             self._of(meter, device, register, unit.symbol, kind, code), line, time, value[3]
@@ -284,13 +284,13 @@ class DsmrReader:
         return series
 
     def _moment(self, digits: bytes, season: bytes) -> int:
-        found = self._times.get((digits, season))
-        if found is None:
-            found = _moment(digits, season, self._zone)
+        moment = self._times.get((digits, season))
+        if moment is None:
+            moment = _moment(digits, season, self._zone)
             if len(self._times) > 100_000:
                 self._times.clear()
-            self._times[digits, season] = found
-        return found
+            self._times[digits, season] = moment
+        return moment
 
 
 def _moment(digits: bytes, season: bytes, zone: ZoneInfo | None) -> int:
@@ -310,10 +310,10 @@ def _moment(digits: bytes, season: bytes, zone: ZoneInfo | None) -> int:
 
 def _identifier(text: bytes) -> str:
     """An equipment identifier: hexadecimal digits of its characters, or these themselves."""
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         return ""
-    written = found[1].decode()
+    written = match[1].decode()
     try:
         plain = bytes.fromhex(written)
     except ValueError:

@@ -85,8 +85,8 @@ class HomeAssistantReader:
                 kind, value, at = Kind.TOTAL_INCREASING, row["sum"], "end"
         if value is None:
             if not _NEEDED[kind] & row.keys():
-                wanted = " or ".join(sorted(_NEEDED[kind]))
-                raise BadItem(f"the row has no {wanted}: ask for it by types")
+                needed = " or ".join(sorted(_NEEDED[kind]))
+                raise BadItem(f"the row has no {needed}: ask for it by types")
             return
         if not isinstance(value, Decimal) or not value.is_finite() or abs(value.adjusted()) > 60:
             raise BadItem("the value is not a decimal number")

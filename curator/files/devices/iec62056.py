@@ -138,10 +138,10 @@ class IecReader(LineReader):
 
     def _object(self, number: int, row: str) -> None:
         self._open = True
-        found = _ROW.fullmatch(row)
-        if found is None:
+        match = _ROW.fullmatch(row)
+        if match is None:
             raise misplaced("the row is not of the form code(value*unit)", number)
-        medium, channel, code, period, values = found.groups()
+        medium, channel, code, period, values = match.groups()
         cells = _CELLS.findall(values)
         if code == "P.01":
             self._profile = self._head(number, cells)
@@ -179,14 +179,14 @@ class IecReader(LineReader):
     def _value(self, meter: str, place: tuple[int, str, str], time: int) -> None:
         line, name, text = place
         register = units.OBIS.get(name) or units.OBIS[f"1-0:{name}"]
-        known = units.REGISTERS[register]
+        entry = units.REGISTERS[register]
         value = _VALUE.fullmatch(text)
         unit = None if value is None else units.UNITS.get(value[2])
-        if value is None or unit is None or unit.base != known.base:
-            detail = f"the value is not of the form (number*{known.base}) or of its multiples"
+        if value is None or unit is None or unit.base != entry.base:
+            detail = f"the value is not of the form (number*{entry.base}) or of its multiples"
             self.found.fault(line, name, detail)
             return
-        kind = Kind.TOTAL_INCREASING if Kind.TOTAL_INCREASING in known.kinds else Kind.INSTANT
+        kind = Kind.TOTAL_INCREASING if Kind.TOTAL_INCREASING in entry.kinds else Kind.INSTANT
         series = self._of(meter, register, unit.symbol, kind, name)
         self.found.add(series, line, time, value[1].encode())
 
@@ -224,15 +224,15 @@ class IecReader(LineReader):
         return self._local.resolve(moment)
 
     def _moment(self, text: str) -> int:
-        found = _STAMP.fullmatch(text.strip())
-        digits = "" if found is None else found[2]
+        match = _STAMP.fullmatch(text.strip())
+        digits = "" if match is None else match[2]
         try:
             form = "%y%m%d%H%M%S" if len(digits) == 12 else "%y%m%d%H%M"
             wall = datetime.strptime(digits, form)  # noqa: DTZ007
         except ValueError:
             raise BadItem("the time is not of the form yymmddhhmm[ss]") from None
-        assert found is not None
-        season = found[1] or {"W": "0", "S": "1", None: ""}[found[3]]
+        assert match is not None
+        season = match[1] or {"W": "0", "S": "1", None: ""}[match[3]]
         if season == "2":
             return epoch_microseconds(wall.replace(tzinfo=UTC))
         if self._local is None or self._map.timezone is None:
@@ -263,8 +263,8 @@ class IecReader(LineReader):
             raise misplaced(detail, number, pointer="/stamp")
         step, count = cells[2:4] if len(cells) > 3 else ["", ""]
         pairs = list(zip(cells[4::2], cells[5::2], strict=False))
-        whole = step.isdecimal() and 1 <= int(step) <= 1440 and count.isdecimal()
-        if not whole or int(count) != len(pairs):
+        valid = step.isdecimal() and 1 <= int(step) <= 1440 and count.isdecimal()
+        if not valid or int(count) != len(pairs):
             detail = "P.01 is not of the form (time)(status)(minutes)(columns)(code)(unit)..."
             raise misplaced(detail, number)
         codes = [code.rpartition(":")[2] for code, _ in pairs]
@@ -302,20 +302,20 @@ class IecReader(LineReader):
             if register is None:
                 continue
             power = code.split(".")[1] == "5"
-            known = units.UNITS.get(unit)
+            unit_read = units.UNITS.get(unit)
             text = cell.strip()
-            if known is None or known.base != ("W" if power else "Wh"):
+            if unit_read is None or unit_read.base != ("W" if power else "Wh"):
                 self.found.fault(line, code, "the unit is not one of the code")
             elif not re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
                 self.found.fault(line, code, "the value is not a decimal number")
             elif power:  # W times minutes
                 minutes = Decimal(profile.step // (60 * 10**6))
-                factor = Decimal(known.factor.numerator)
+                factor = Decimal(unit_read.factor.numerator)
                 energy = format(Decimal(text) * minutes * factor, "f")
                 series = self._of(meter, register, "Wmin", Kind.DELTA, code)
                 self.found.add(series, line, time, energy.encode())
             else:
-                series = self._of(meter, register, known.symbol, Kind.DELTA, code)
+                series = self._of(meter, register, unit_read.symbol, Kind.DELTA, code)
                 self.found.add(series, line, time, text.encode())
 
 

@@ -534,8 +534,8 @@ class FeedImport(FileImport):
         )
         wanted = listed or self._map.curator
         if wanted is None:
-            own = (name for name in names if _IDENTIFIER.fullmatch(name))
-            wanted = next(filter(self._intake.hosts, own), None)
+            hosted_names = (name for name in names if _IDENTIFIER.fullmatch(name))
+            wanted = next(filter(self._intake.hosts, hosted_names), None)
         if wanted is None and self._map.usage_points:
             raise UnknownCurator(
                 "usage_points names no such usage point: name one there, or a curator for all"
@@ -546,8 +546,8 @@ class FeedImport(FileImport):
         starts = np.array(part.readings.starts, np.int64)
         times = self._intake.times
         # `starts` are 62-bit seconds: compared as such, so that nothing wraps.
-        whole = Times(-(-times.earliest // MICROSECONDS), times.latest // MICROSECONDS)
-        inside = whole.hold(starts)
+        whole_seconds = Times(-(-times.earliest // MICROSECONDS), times.latest // MICROSECONDS)
+        inside = whole_seconds.hold(starts)
         values, fits = _nano(part)
         outside = f"lies before {times.first_day} or in the future"
         self._report(part, ~inside, "timePeriod/start", outside)

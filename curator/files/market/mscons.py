@@ -49,7 +49,7 @@ class MsconsReader:
 
     def __init__(self, mapping: MeterMap) -> None:
         self.found = Found()
-        self._accepted = {each.strip() for each in (mapping.accept or TAKEN).split(",")}
+        self._accepted = {quality.strip() for quality in (mapping.accept or TAKEN).split(",")}
         self._local = (
             None
             if mapping.timezone is None
@@ -226,8 +226,8 @@ class MsconsReader:
             self._register = None
         elif tag == "PIA":
             code = self._components(elements[1])[0] if len(elements) > 1 else ""
-            found = _CODE.fullmatch(code)
-            self._register = None if found is None else REGISTERS.get(found[1])
+            match = _CODE.fullmatch(code)
+            self._register = None if match is None else REGISTERS.get(match[1])
             if self._register is None:
                 detail = "the code is not of energy of intervals (1.29.0, 2.29.0)"
                 self.found.fault(self._line, self._place("PIA"), f"{detail}: its LIN is not taken")
@@ -286,10 +286,10 @@ class MsconsReader:
 
     def _parsed(self, text: str, form: str) -> int | None:
         offset = timedelta()
-        if form == "303" and (found := _TIME_303.fullmatch(text)):
-            offset = timedelta(hours=int(found[2][1:]), minutes=int(found[3] or 0))
-            offset = -offset if found[2][0] == "-" else offset
-            text = found[1]
+        if form == "303" and (match := _TIME_303.fullmatch(text)):
+            offset = timedelta(hours=int(match[2][1:]), minutes=int(match[3] or 0))
+            offset = -offset if match[2][0] == "-" else offset
+            text = match[1]
         elif form != "203" or self._local is None:
             return None
         try:

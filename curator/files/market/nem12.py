@@ -243,16 +243,19 @@ class NemImport(FileImport):
         self._intake, self._waiting = intake, waiting
         self._settings, self._map = settings, mapping
         self._caller, self.progress = caller, progress
-        self._accepted = {each.strip() for each in mapping.accept.split(",")} - {NULL, VARYING}
+        self._accepted = {quality.strip() for quality in mapping.accept.split(",")} - {
+            NULL,
+            VARYING,
+        }
         self._rejected: Counter[int] = Counter()
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a body to its end. Raises BadImport if it is no whole NEM12 file."""
-        found = await self._read(chunks)
-        self.progress.lines = found.lines
-        for line, column, reason in found.faults:
+        file_read = await self._read(chunks)
+        self.progress.lines = file_read.lines
+        for line, column, reason in file_read.faults:
             self.progress.error(line, column, reason)
-        for stream, days in found.streams:
+        for stream, days in file_read.streams:
             self._take(stream, days)
         await self._intake.count_rejected(self._rejected, self.progress.rejected)
 
@@ -289,7 +292,7 @@ class NemImport(FileImport):
         booking = Booking(stream.register, stream.unit, Kind.DELTA)
         step = stream.minutes * 60 * 10**6
         for day in days:
-            read = [at for at, each in enumerate(day.qualities) if each in self._accepted]
+            read = [at for at, quality in enumerate(day.qualities) if quality in self._accepted]
             for at, quality in enumerate(day.qualities):
                 if quality not in self._accepted:
                     self._reject(day, at, owner, _why(quality))

@@ -122,10 +122,10 @@ class ColumnMap(Declared):
             return None
         parts = self.columns.split(":")
         names = [(":".join(parts[:at]), ":".join(parts[at:])) for at in range(1, len(parts))]
-        found = [pair for pair in names if pair[0] in header and pair[1] in header]
-        if len(found) != 1:
+        pairs = [pair for pair in names if pair[0] in header and pair[1] in header]
+        if len(pairs) != 1:
             raise ValueError("the header has no such columns")
-        first, last = found[0]
+        first, last = pairs[0]
         return header.index(first), len(header) - 1 - header[::-1].index(last)
 
     @property

@@ -97,17 +97,17 @@ class Import(FileImport):
         text = as_utf8(plain, self._map.encoding)
         records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
         waiting: list[Numbered] = []
-        held, received = 0, self._map.header_line > 1
+        waiting_bytes, received = 0, self._map.header_line > 1
         try:
             async for chunk in files.after_lines(text, self._map.header_line - 1):
                 lot = records.feed(chunk)
-                held += len(chunk)
+                waiting_bytes += len(chunk)
                 received = True
                 self._collect(lot, waiting)
-                if held >= HELD:
+                if waiting_bytes >= HELD:
                     rows = self._before_footer(waiting)
                     await self._take(waiting[:rows])
-                    waiting, held = waiting[rows:], 0
+                    waiting, waiting_bytes = waiting[rows:], 0
             lot = records.end()
             self._collect(lot, waiting)
             await self._take(waiting[: self._before_footer(waiting)])
@@ -235,41 +235,41 @@ class Import(FileImport):
     # --- day -------------------------------------------------------------------------------------
 
     async def _day(self, lines: Sequence[Numbered]) -> None:
-        kept, owners = self._kept(lines)
-        numbers = self._waiting.devices([who for *_, who in kept])
-        for (number, cells, _), owner, device in zip(kept, owners, numbers, strict=True):
+        kept_rows, owners = self._kept(lines)
+        numbers = self._waiting.devices([meter for *_, meter in kept_rows])
+        for (number, cells, _), owner, device in zip(kept_rows, owners, numbers, strict=True):
             try:
-                found = self._begins_of(cells)
+                begins = self._begins_of(cells)
             except BadItem as error:
                 self.progress.error(number, self._read.at["date"] + 1, f"the date {error.detail}")
                 self._rejected[owner] += 1
                 continue
             values = cells[self._read.first : self._read.last]
-            given = [index for index, cell in enumerate(values) if cell.strip()]
-            count = 1 + max(given, default=-1)
-            if found.expected not in (None, count):
-                detail = f"the row has {count} values, and its day has {found.expected}"
-                place = self._read.first + min(count, found.expected or 0) + 1
+            filled = [index for index, cell in enumerate(values) if cell.strip()]
+            count = 1 + max(filled, default=-1)
+            if begins.expected not in (None, count):
+                detail = f"the row has {count} values, and its day has {begins.expected}"
+                place = self._read.first + min(count, begins.expected or 0) + 1
                 self.progress.error(number, place, detail)
                 self._rejected[owner] += 1
                 continue
-            surplus = next((index for index in given if index in found.absent), None)
+            surplus = next((index for index in filled if index in begins.absent), None)
             if surplus is not None:
                 place = self._read.first + surplus + 1
-                self.progress.error(number, place, found.absent[surplus])
+                self.progress.error(number, place, begins.absent[surplus])
                 self._rejected[owner] += 1
                 continue
-            unclear = [index for index in given if index in found.twice]
+            unclear = [index for index in filled if index in begins.twice]
             for index in unclear:
                 self.progress.error(number, self._read.first + index + 1, f"the time {TWICE}")
             self._rejected[owner] += len(unclear)
-            left_out = found.absent.keys() | found.twice
+            left_out = begins.absent.keys() | begins.twice
             read = [index for index in range(count) if index not in left_out]
             self._keep(
                 (number, owner, device),
                 [self._read.first + index for index in read],
                 self._quantities([values[index] for index in read]),
-                np.array([found.times[index] for index in read], np.int64),
+                np.array([begins.times[index] for index in read], np.int64),
             )
 
     def _begins_of(self, cells: Sequence[bytes]) -> DayBegins:
@@ -300,13 +300,15 @@ class Import(FileImport):
             self.progress.error(number, self._read.at["time"] + 1, message, len(self._columns))
         for at, owner, device in self._columns:
             column = self._quantities([cells[at] for _, cells in rows])
-            kept = good.copy()
+            is_kept = good.copy()
             for position, message in column.faults:
                 if good[position]:
                     self.progress.error(rows[position][0], at + 1, message)
-                kept[position] = False
-            self._rejected[owner] += int((~kept).sum())
-            self._waiting.add(self._booking, moments.values[kept], device, column.values[kept])
+                is_kept[position] = False
+            self._rejected[owner] += int((~is_kept).sum())
+            self._waiting.add(
+                self._booking, moments.values[is_kept], device, column.values[is_kept]
+            )
 
     def _made_meters(self) -> list[tuple[int, int, int]]:
         """Index, owner and device of each column whose curator is hosted here."""
@@ -325,43 +327,45 @@ class Import(FileImport):
         """The rows whose curator may be sent for, and its keys."""
         rows = self._cells(lines)
         owners: list[int] = []
-        kept: list[Kept] = []
+        kept_rows: list[Kept] = []
         pairs = [self._pair(cells) for _, cells in rows]
         names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
         keys = self._intake.curators_of(
             [self._whose(*name) for name in names.values()], self._caller
         )
         named = self._map.accept
-        accepted = None if named is None else {each.strip().encode() for each in named.split(",")}
+        accepted = (
+            None if named is None else {quality.strip().encode() for quality in named.split(",")}
+        )
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for pair, (number, cells) in zip(pairs, rows, strict=True):
             if pair not in cache:
                 cache[pair] = self._who(*names[pair], number, keys)
                 if cache[pair] is None:
                     continue
-            who = cache[pair]
-            if who is None:
+            meter = cache[pair]
+            if meter is None:
                 self.progress.rejected += 1
                 continue
             if accepted is not None and cells[self._read.at["quality"]].strip() not in accepted:
                 detail = "the quality is not one that accept names"
                 self.progress.error(number, self._read.at["quality"] + 1, detail)
-                self._rejected[who[0]] += 1
+                self._rejected[meter[0]] += 1
                 continue
-            owners.append(who[0])
-            kept.append((number, cells, who))
-        return kept, owners
+            owners.append(meter[0])
+            kept_rows.append((number, cells, meter))
+        return kept_rows, owners
 
     async def _long(self, lines: Sequence[Numbered]) -> None:
         if await self._even(lines):
             return
-        kept, owners = self._kept(lines)
-        if not kept:
+        kept_rows, owners = self._kept(lines)
+        if not kept_rows:
             return
-        values = self._quantities(self._column("value", kept) or [])
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
-        good = self._good(kept, owners, (values, "value"), (moments, "time"))
-        devices = np.array(self._waiting.devices([who for *_, who in kept]), np.int64)
+        values = self._quantities(self._column("value", kept_rows) or [])
+        moments = self._stamps.moments(self._stamp_cells(kept_rows), self._intake.times)
+        good = self._good(kept_rows, owners, (values, "value"), (moments, "time"))
+        devices = np.array(self._waiting.devices([meter for *_, meter in kept_rows]), np.int64)
         self._waiting.add(self._booking, moments.values[good], devices[good], values.values[good])
 
     async def _even(self, lines: Sequence[Numbered]) -> bool:
@@ -386,9 +390,9 @@ class Import(FileImport):
             return False
         whose = {pair: self._whose(*name) for pair, name in names.items()}
         keys = self._intake.curators_of(list(whose.values()), self._caller)
-        if not all(each in keys for each in whose.values()):
+        if not all(name in keys for name in whose.values()):
             return False
-        who = {
+        meter_of = {
             pair: (keys[whose[pair]], meter or name or "meter")
             for pair, (name, meter) in names.items()
         }
@@ -397,12 +401,12 @@ class Import(FileImport):
             column["time"],
             column.get("date"),
             column.get("offset"),
-            [who[pair] for pair in pairs],
+            [meter_of[pair] for pair in pairs],
         )
         moments = self._stamps.moments(stamps, self._intake.times)
         if values.faults or moments.faults:
             return False
-        numbers = dict(zip(who, self._waiting.devices(list(who.values())), strict=True))
+        numbers = dict(zip(meter_of, self._waiting.devices(list(meter_of.values())), strict=True))
         devices = np.array([numbers[pair] for pair in pairs], np.int64)
         self._waiting.add(self._booking, moments.values, devices, values.values)
         return True
@@ -423,7 +427,7 @@ class Import(FileImport):
             self._column("time", kept) or [],
             self._column("date", kept),
             self._column("offset", kept),
-            [who for *_, who in kept],
+            [meter for *_, meter in kept],
         )
 
     def _good(

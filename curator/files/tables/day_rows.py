@@ -95,12 +95,12 @@ def day_columns(
     """The intervals that a header names. `columns`: first and last index. Raises NoDays."""
     named = [_time_of_day(name) for name in header]
     numbered = _numbered(header)
-    begin, end = columns or _run([each is not None for each in named])
+    begin, end = columns or _run([label is not None for label in named])
     clock = end - begin + 1 >= max(_FEWEST, 1 + numbered[1] - numbered[0])
-    if (columns or clock) and all(each is not None for each in named[begin : end + 1]):
-        times = [each for each in named[begin : end + 1] if each is not None]
-        found = _by_the_clock(begin, times, stamp)
-        if any(each is not None for each in (*named[:begin], *named[end + 1 :])) and not columns:
+    if (columns or clock) and all(label is not None for label in named[begin : end + 1]):
+        times = [label for label in named[begin : end + 1] if label is not None]
+        day_of_columns = _by_the_clock(begin, times, stamp)
+        if any(label is not None for label in (*named[:begin], *named[end + 1 :])) and not columns:
             raise NoDays("the columns that are times of day do not stand side by side")
     else:
         begin, end = columns or numbered
@@ -109,19 +109,21 @@ def day_columns(
                 "the header has no columns of a day's intervals: times of day from 00:00 on, or "
                 "consecutive numbers from 0 or 1; else give `columns`"
             )
-        found = _counted(begin, end - begin + 1, step_s)
-    if step_s not in (None, found.step_s):
-        raise NoDays(f"the columns are {found.step_s} s apart, and step_s is another", "/step_s")
-    return found
+        day_of_columns = _counted(begin, end - begin + 1, step_s)
+    if step_s not in (None, day_of_columns.step_s):
+        raise NoDays(
+            f"the columns are {day_of_columns.step_s} s apart, and step_s is another", "/step_s"
+        )
+    return day_of_columns
 
 
 def _time_of_day(name: str) -> tuple[int, int | None] | None:
     """Seconds after midnight that a header names, and those at which a range ends."""
-    found = _TIME.fullmatch(name.strip())
-    if found is None:
+    match = _TIME.fullmatch(name.strip())
+    if match is None:
         return None
-    begin = int(found[1]) * _HOUR_S + int(found[2]) * 60
-    end = None if found[3] is None else int(found[3]) * _HOUR_S + int(found[4]) * 60
+    begin = int(match[1]) * _HOUR_S + int(match[2]) * 60
+    end = None if match[3] is None else int(match[3]) * _HOUR_S + int(match[4]) * 60
     return None if max(begin, end or 0) > DAY_S else (begin, end)
 
 
@@ -199,10 +201,10 @@ def _by_the_clock(
         end is not None and end != begin + step for begin, end in zip(labels, ranges, strict=True)
     ):
         raise NoDays("a column is a range that is not one step long")
-    walls, seen = [], set[int]()
+    walls, earlier_labels = [], set[int]()
     for label in labels:
-        walls.append((label - step * ends, int(label in seen)))
-        seen.add(label)
+        walls.append((label - step * ends, int(label in earlier_labels)))
+        earlier_labels.add(label)
     second = [wall for wall, again in walls if again]
     if len(second) != len(set(second)) or (second and ends):
         raise NoDays("columns of the hour that comes twice are read where they name starts, twice")
@@ -223,13 +225,13 @@ def date_of(text: str, form: str | None) -> date:
     """The date of a cell. Raises BadItem for any other text, and for a time that is no midnight."""
     try:
         # A date of the map's zone: its offset is that of each interval.
-        found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007
+        moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007
     except ValueError:
-        given = "in time_format" if form is not None else "YYYY-MM-DD: give time_format"
-        raise BadItem(f"is not of the form {given}") from None
-    if found.time() != time() or found.tzinfo is not None:
+        form_words = "in time_format" if form is not None else "YYYY-MM-DD: give time_format"
+        raise BadItem(f"is not of the form {form_words}") from None
+    if moment.time() != time() or moment.tzinfo is not None:
         raise BadItem("has a time beside it, where a row is a day")
-    return found.date()
+    return moment.date()
 
 
 @lru_cache(maxsize=10_000)
@@ -250,26 +252,26 @@ def begins(columns: DayColumns, day: date, zone: ZoneInfo, twice: Twice) -> DayB
         )
     times, absent, unclear = [], dict[int, str](), set[int]()
     for index, (wall, second) in enumerate(columns.walls):
-        found = moments(datetime.combine(day, time()) + timedelta(seconds=wall), zone)
+        instants = moments(datetime.combine(day, time()) + timedelta(seconds=wall), zone)
         chosen = second
-        if not found:
+        if not instants:
             absent[index] = f"the time {SKIPPED}"
-        elif second and len(found) == 1:
+        elif second and len(instants) == 1:
             absent[index] = "the time comes once on this day, and the row has two values for it"
-        elif len(found) == 2 and columns.passes == 1:
+        elif len(instants) == 2 and columns.passes == 1:
             chosen = int(twice is Twice.LATER)
             if twice not in (Twice.EARLIER, Twice.LATER):
                 unclear.add(index)
-        times.append(start if index in absent else found[chosen].time)
+        times.append(start if index in absent else instants[chosen].time)
     return DayBegins(tuple(times), absent, frozenset(unclear), None)
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:
     """Where a date begins: also where the clocks skip its midnight, or show it twice."""
     wall = datetime.combine(day, time())
-    found = moments(wall, zone)
-    if found:
-        return found[0].time
+    instants = moments(wall, zone)
+    if instants:
+        return instants[0].time
     gap = begin_of_gap(wall, zone)
     if gap is None:
         raise BadItem(SKIPPED)

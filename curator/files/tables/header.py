@@ -142,9 +142,9 @@ def _meters(
     mapping: ColumnMap, names: Sequence[str], at: dict[str, int], line: int
 ) -> tuple[int, ...]:
     first, last = _given_columns(mapping, names, line) or (0, len(names) - 1)
-    others = set(at.values())
+    other_columns = set(at.values())
     meters = tuple(
-        index for index in range(first, last + 1) if index not in others and names[index]
+        index for index in range(first, last + 1) if index not in other_columns and names[index]
     )
     if not meters:
         detail = "the header has no columns of meters: is the delimiter right?"

@@ -182,9 +182,9 @@ async def test_a_refused_token_says_so(
     assert entry.state is ConfigEntryState.SETUP_ERROR
     flow = await hass.config_entries.flow.async_init(DOMAIN, context={"source": SOURCE_USER})
     other = {**DATA, "url": f"{URL}/"}
-    asked = await hass.config_entries.flow.async_configure(flow["flow_id"], other)
-    assert asked["type"] is FlowResultType.FORM
-    assert asked["errors"] == {"token": "token_refused"}
+    result = await hass.config_entries.flow.async_configure(flow["flow_id"], other)
+    assert result["type"] is FlowResultType.FORM
+    assert result["errors"] == {"token": "token_refused"}
 
 
 async def test_a_new_token_is_asked_for(
@@ -217,9 +217,9 @@ async def test_a_silent_curator_is_tried_again(
 
 async def test_a_house_is_set_up_once(hass: HomeAssistant, curator: AiohttpClientMocker) -> None:
     flow = await hass.config_entries.flow.async_init(DOMAIN, context={"source": SOURCE_USER})
-    made = await hass.config_entries.flow.async_configure(flow["flow_id"], DATA)
-    assert made["type"] is FlowResultType.CREATE_ENTRY
-    assert made["title"] == "house"
+    result = await hass.config_entries.flow.async_configure(flow["flow_id"], DATA)
+    assert result["type"] is FlowResultType.CREATE_ENTRY
+    assert result["title"] == "house"
     again = await hass.config_entries.flow.async_init(DOMAIN, context={"source": SOURCE_USER})
     ended = await hass.config_entries.flow.async_configure(again["flow_id"], DATA)
     assert ended["type"] is FlowResultType.ABORT

@@ -46,13 +46,13 @@ def binomial_masses(parties: int, probability: Fraction, most: int) -> tuple[Dec
     p, q = precise(probability), precise(1 - probability)
     mass = PRECISE.power(q, parties)
     masses = []
-    left = ONE
+    remaining_mass = ONE
     for k in range(min(parties, most) + 1):
         if k == most and parties > most:
-            masses.append(UP.add(max(left, ZERO), Decimal("1e-40")))
+            masses.append(UP.add(max(remaining_mass, ZERO), Decimal("1e-40")))
             break
         masses.append(UP.plus(mass))
-        left = PRECISE.subtract(left, mass)
+        remaining_mass = PRECISE.subtract(remaining_mass, mass)
         mass = PRECISE.divide(
             PRECISE.multiply(PRECISE.multiply(mass, parties - k), p),
             PRECISE.multiply(q, k + 1),
@@ -135,8 +135,8 @@ def exact_mixture_delta(
     if sensitivity < mass.size:
         shifted[sensitivity:] = mass[: mass.size - sensitivity]
     terms = mass * (1 + error) - growth * (1 - 2 * error) * shifted
-    found = float(terms[terms > 0].sum()) * (1 + mass.size * UNIT)
-    return capped(found + law.tail)
+    delta = float(terms[terms > 0].sum()) * (1 + mass.size * UNIT)
+    return capped(delta + law.tail)
 
 
 @lru_cache(maxsize=64)

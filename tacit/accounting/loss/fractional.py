@@ -87,13 +87,13 @@ def log_concave_delta(
     """
     if weight < 1:
         raise ValueError("a weight below 1 is not log-concave")
-    whole = int(weight)
-    found = whole_delta(epsilon, sensitivity, ((whole, scale),))
-    short = scale * 90 < _MOST_DECIMALS and whole < MAX_WHOLE_DRAWS
-    if not found or weight == whole or not short:
-        return found
+    whole_weight = int(weight)
+    delta = whole_delta(epsilon, sensitivity, ((whole_weight, scale),))
+    short = scale * 90 < _MOST_DECIMALS and whole_weight < MAX_WHOLE_DRAWS
+    if not delta or weight == whole_weight or not short:
+        return delta
     law = AddedLaws(None, _fractional_law(weight, scale))
-    return min(found, capped(half_line_delta(law, epsilon, sensitivity)))
+    return min(delta, capped(half_line_delta(law, epsilon, sensitivity)))
 
 
 # Fractional weights below 1: the mixture of geometrics (fact 6), in one dimension.
@@ -219,7 +219,7 @@ def share_delta(epsilon: Fraction, sensitivity: int, scale: Fraction, weight: Fr
     def right(z: int) -> tuple[float, float]:
         return margin(z, sensitivity - z) if 2 * z <= sensitivity else (-level, -level)
 
-    def left(y: int) -> tuple[float, float]:
+    def difference(y: int) -> tuple[float, float]:
         return margin(y, sensitivity + y)
 
     def doubtful(bounds: tuple[float, float], start: int) -> float:
@@ -234,11 +234,11 @@ def share_delta(epsilon: Fraction, sensitivity: int, scale: Fraction, weight: Fr
     if epsilon > sensitivity / scale:
         # Far to the left the ratio falls to e^(Delta/b): the set ends there, too.
         far, furthest = 1, math.ceil(600 * scale)
-        while far < furthest and left(far)[0] >= 0:
+        while far < furthest and difference(far)[0] >= 0:
             far = min(2 * far, furthest)
-        end = _last_true(lambda y: left(y)[0] >= 0, 0, far)
+        end = _last_true(lambda y: difference(y)[0] >= 0, 0, far)
         above -= math.exp(share.tail(end + 1)[0])
         below -= math.exp(level + share.tail(sensitivity + end + 1)[1])
-        doubt += doubtful(left(end + 1), end + 1)
-    found = above - max(0.0, below) * (1 - _SLACK) + doubt + _SLACK
-    return capped(min(found, slope))
+        doubt += doubtful(difference(end + 1), end + 1)
+    delta = above - max(0.0, below) * (1 - _SLACK) + doubt + _SLACK
+    return capped(min(delta, slope))

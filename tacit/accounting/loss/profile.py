@@ -20,9 +20,9 @@ def pure_epsilon(sensitivity: int, draws: tuple[Draws, ...], dimension: int = 1)
     for layer in draws:
         if layer.probability == 1 and layer.parties:
             weights[layer.scale] = weights.get(layer.scale, Fraction(0)) + layer.total
-    whole = [sensitivity / scale for scale, weight in weights.items() if weight >= 1]
-    if whole:
-        return decimal_up(min(whole))
+    ratios = [sensitivity / scale for scale, weight in weights.items() if weight >= 1]
+    if ratios:
+        return decimal_up(min(ratios))
     if dimension > 1 or not weights:
         return None
     return min(share_pure_epsilon(sensitivity, scale, weight) for scale, weight in weights.items())
@@ -43,9 +43,9 @@ def delta_at(
         if layer.parties:
             weights[layer.scale] = weights.get(layer.scale, Fraction(0)) + layer.total
     candidates = [ONE]
-    whole = tuple((int(weight), scale) for scale, weight in weights.items() if weight >= 1)
-    if len(whole) == 2:
-        candidates.append(whole_delta(epsilon, sensitivity, whole))
+    whole_draws = tuple((int(weight), scale) for scale, weight in weights.items() if weight >= 1)
+    if len(whole_draws) == 2:
+        candidates.append(whole_delta(epsilon, sensitivity, whole_draws))
     for scale, weight in weights.items():
         if weight >= 1:
             candidates.append(log_concave_delta(epsilon, sensitivity, scale, weight))

@@ -241,5 +241,5 @@ def whole_delta(
         (whole_law(draws, scale / units) for draws, scale in laws), key=lambda law: law.reach
     )
     law = AddedLaws(built[0] if len(built) == 2 else None, built[-1])
-    found = half_line_delta(law, epsilon, -(-sensitivity // units))
-    return min(alone, capped(found))
+    delta = half_line_delta(law, epsilon, -(-sensitivity // units))
+    return min(alone, capped(delta))

@@ -130,11 +130,11 @@ class RoundDescriptor(KeptModel):
                 f"a roster with members has at most {limit} numbers",
             )
             try:
-                found = sets.decompressed(self.members, self.roster_size)
+                member_bitmap = sets.decompressed(self.members, self.roster_size)
             except ValueError as error:
                 require(False, None, f"members: {error}")
             else:
-                require(any(found), None, "the group has no member")
+                require(any(member_bitmap), None, "the group has no member")
         return self
 
     def invited(self) -> sets.Bits | None:

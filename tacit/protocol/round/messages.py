@@ -49,13 +49,13 @@ class ProvedPart(WireModel):
     @classmethod
     def of(cls, span: Span, part: int, bitmap: bytes) -> ProvedPart:
         """The part of a span, in its shortest form; one boolean per number in the bitmap."""
-        whole = sets.count(bitmap) == span.length
+        is_full = sets.count(bitmap) == span.length
         return cls(
             segment=span.segment,
             first=span.first,
             length=span.length,
             part=part,
-            presence=b"" if whole else bitmap,
+            presence=b"" if is_full else bitmap,
         )
 
     @property
@@ -69,10 +69,10 @@ class ProvedPart(WireModel):
         curator or more."""
         if not self.presence:
             return np.ones(self.length, np.bool_)
-        found = sets.unpack(self.presence, self.length)
-        if not found.any():
+        present_bits = sets.unpack(self.presence, self.length)
+        if not present_bits.any():
             raise ValueError("a part without curators")
-        return found
+        return present_bits
 
     @property
     def order(self) -> tuple[int, int, int, int, bytes]:
@@ -117,10 +117,10 @@ class AcceptedSet(WireModel):
         """Everybody in it, a bitmap over `size` numbers. Raises ValueError if it is malformed."""
         if self.lone is None:
             return self.members or b""
-        found = sets.unpack(sets.decompressed(self.lone, size), size).copy()
+        held_bits = sets.unpack(sets.decompressed(self.lone, size), size).copy()
         for part in self.parts or ():
-            found[part.first : part.first + part.length] |= part.present
-        return sets.pack(found)
+            held_bits[part.first : part.first + part.length] |= part.present
+        return sets.pack(held_bits)
 
 
 class FreezeRequest(WireModel):
@@ -414,8 +414,8 @@ def reported(counts: Mapping[str, int]) -> dict[str, int]:
 
 def totals(hours: Iterable[FlowHour], form: Form) -> dict[str, int]:
     """The reported counts of a form, summed over hours."""
-    found: Counter[str] = Counter()
-    for each in hours:
-        if each.form == form:
-            found.update(each.outcomes)
-    return dict(found)
+    counts: Counter[str] = Counter()
+    for hour in hours:
+        if hour.form == form:
+            counts.update(hour.outcomes)
+    return dict(counts)

@@ -77,7 +77,7 @@ def check_commitments(
         raise CommitmentRefused("the quorum lists a stranger, or a party twice")
     if len(parties) < quorum_size(descriptor.query):
         raise CommitmentRefused("the quorum is too small")
-    found: dict[str, Commitment] = {}
+    commitment_of: dict[str, Commitment] = {}
     for signed in commitments:
         item = signed.statement
         try:
@@ -88,14 +88,14 @@ def check_commitments(
         same = item.round == descriptor.round and item.descriptor_hash == digest
         if not same or item.manifest_hash != manifest_hash:
             raise CommitmentRefused("a commitment names another round or manifest")
-        found[item.aggregator] = item
-    offsets = {item.offset for item in found.values()}
+        commitment_of[item.aggregator] = item
+    offsets = {item.offset for item in commitment_of.values()}
     if len(offsets) > 1 or any(not _is_offset(descriptor.query, item) for item in offsets):
         raise CommitmentRefused("the commitments name no offset, another one, or too many")
     expected = {descriptor.aggregators[index].id for index in quorum}
-    if set(found) != expected or len(commitments) != len(expected):
+    if set(commitment_of) != expected or len(commitments) != len(expected):
         raise CommitmentRefused("the commitments are not those of the manifest's whole quorum")
-    return found
+    return commitment_of
 
 
 def _is_offset(query: Query, offset: tuple[str, ...] | None) -> bool:

@@ -126,7 +126,7 @@ class DeclaredForm:
         count, rows = self.sharing.uniform, 1 if hosted else len(values)
         drawn = source.bytes(count * rows * SEED_BYTES)
         seeds = np.frombuffer(drawn, np.uint8).reshape(count, rows, SEED_BYTES)
-        uniform = (self._expanded(each, values.shape) for each in seeds)
+        uniform = (self._expanded(seed, values.shape) for seed in seeds)
         return [*seeds, *self.sharing.rest(values, uniform)]
 
     def content_bytes(self, index: int, count: int, *, hosted: bool) -> int:
@@ -143,8 +143,8 @@ class DeclaredForm:
     def _expanded(self, seeds: Seeds, shape: tuple[int, ...]) -> Words:
         """The uniform piece of this shape that the seeds expand to, one seed for each share of
         rows."""
-        each = math.prod(shape) // len(seeds)
-        words = [self.sharing.expand(seed.tobytes(), each) for seed in seeds]
+        length = math.prod(shape) // len(seeds)
+        words = [self.sharing.expand(seed.tobytes(), length) for seed in seeds]
         return np.concatenate(words).reshape(shape)
 
 

@@ -54,14 +54,14 @@ async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry) -> bool:
         except CuratorUnreachable as error:
             raise UpdateFailed(str(error)) from None
 
-    given = DataUpdateCoordinator(
+    coordinator = DataUpdateCoordinator(
         hass, _LOGGER, name=DOMAIN, update_method=ask, update_interval=STATEMENT_EVERY
     )
-    await given.async_config_entry_first_refresh()
+    await coordinator.async_config_entry_first_refresh()
     readings = Readings(hass, curator, entry.data[CONF_METERS], entry.entry_id)
     for end in await readings.start():
         entry.async_on_unload(end)
-    hass.data.setdefault(DOMAIN, {})[entry.entry_id] = House(readings, given)
+    hass.data.setdefault(DOMAIN, {})[entry.entry_id] = House(readings, coordinator)
     await hass.config_entries.async_forward_entry_setups(entry, PLATFORMS)
     return True
 

@@ -60,8 +60,8 @@ class TacitFlow(ConfigFlow, domain=DOMAIN):
                 self.hass.config_entries.async_update_entry(entry, data=data)
                 await self.hass.config_entries.async_reload(entry.entry_id)
                 return self.async_abort(reason="reauth_successful")
-        asked = vol.Schema({vol.Required(CONF_TOKEN): str})
-        return self.async_show_form(step_id="token", data_schema=asked, errors=errors)
+        schema = vol.Schema({vol.Required(CONF_TOKEN): str})
+        return self.async_show_form(step_id="token", data_schema=schema, errors=errors)
 
     async def _problems(self, given: dict[str, Any]) -> dict[str, str]:
         session = async_get_clientsession(self.hass)

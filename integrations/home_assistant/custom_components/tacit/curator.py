@@ -31,8 +31,8 @@ class Curator:
     async def send(self, readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Hand in readings; one answer each, in their order."""
         named = [{"curator": self.name, **reading} for reading in readings]
-        found = await self._ask("POST", "/v1/readings", named)
-        items = found.get("items")
+        answer = await self._ask("POST", "/v1/readings", named)
+        items = answer.get("items")
         if not isinstance(items, list) or len(items) != len(readings):
             raise CuratorUnreachable("an answer of another form")
         return items
@@ -43,8 +43,8 @@ class Curator:
 
     async def contributions(self) -> list[dict[str, Any]]:
         """The newest questions, whether answered or refused."""
-        found = await self._ask("GET", f"/v1/curators/{self.name}/contributions?limit=20")
-        items = found.get("contributions")
+        answer = await self._ask("GET", f"/v1/curators/{self.name}/contributions?limit=20")
+        items = answer.get("contributions")
         if not isinstance(items, list):
             raise CuratorUnreachable("an answer of another form")
         return items
@@ -62,9 +62,9 @@ class Curator:
                     raise TokenRefused
                 if answer.status >= HTTPStatus.BAD_REQUEST:
                     raise CuratorUnreachable(f"status {answer.status}")
-                found = await answer.json()
+                document = await answer.json()
         except (TimeoutError, ClientError, ValueError) as error:
             raise CuratorUnreachable(type(error).__name__) from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise CuratorUnreachable("an answer of another form")
-        return found
+        return document

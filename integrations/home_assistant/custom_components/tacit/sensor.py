@@ -100,7 +100,7 @@ async def async_setup_entry(
 ) -> None:
     """Add the sensors of a house."""
     house: House = hass.data[DOMAIN][entry.entry_id]
-    add([*(GivenSensor(house.given, entry, each) for each in SENSORS), Waiting(house, entry)])
+    add([*(GivenSensor(house.given, entry, sensor) for sensor in SENSORS), Waiting(house, entry)])
 
 
 def _device(entry: ConfigEntry) -> DeviceInfo:
