@@ -97,8 +97,10 @@ def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
     # Loaded only here: it knows the rows of a report, and with them all mechanisms.
     from common.web.console.formatting import with_error
 
-    shown, error = (str(text).translate(_TYPED) for text in with_error(value, half_width))
-    return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
+    shown, error = with_error(value, half_width)
+    if error is None:
+        return f"{shown} {unit} (without noise)".translate(_TYPED)
+    return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)".translate(_TYPED)
 
 
 def _half_width(response: api.Answer, name: str) -> str | None:

@@ -105,7 +105,7 @@ def _guess(report: PrivacyReport) -> str | None:
 
 
 def spread(report: PrivacyReport) -> Markup | None:
-    """Forty equally likely amounts of noise; None where a result is not one number."""
+    """Forty equally likely amounts of noise; None without noise, or of more than one number."""
     parts = (report.error or {}).get("parts", ())
     if len(parts) != 1 or parts[0]["dimension"] != 1:
         return None
@@ -113,6 +113,8 @@ def spread(report: PrivacyReport) -> Markup | None:
     half_width = part["interval"]["half_width"]
     unit = "" if part["unit"] == "1" else part["unit"]
     error = formatting.with_error("0", half_width)[1]
+    if error is None:
+        return None
     reach = f"{error} {unit}".rstrip()
     sentence = (
         "Forty equally likely amounts of noise. In 95 of 100 cases it moves a result by at most "
@@ -138,7 +140,10 @@ def course(heads: list[RoundHead]) -> Markup | None:
     last, released, half_width = points[-1]
     value, error = formatting.with_error(released, half_width)
     values = [float(value) for _, value, _ in points]
-    gave = f"{len(points)} rounds; the last gave {value} ± {error} {last.unit}."
+    gave = (
+        f"{len(points)} rounds; the last gave {value}{f' ± {error}' if error else ''} {last.unit}."
+    )
+    reach = "reaches as far as the noise in 95 of 100 cases."
     windows = [head.window for head, *_ in points]
     without_gap = all(a.end == b.start for a, b in pairwise(windows))
     if len(points) > _MOST_BARS and without_gap and len({width for *_, width in points}) == 1:
@@ -148,11 +153,11 @@ def course(heads: list[RoundHead]) -> Markup | None:
             start=datetime.fromisoformat(windows[0].start),
             end=datetime.fromisoformat(windows[-1].end),
             unit=last.unit,
-            sentence=f"{gave} The band reaches as far as the noise in 95 of 100 cases.",
+            sentence=f"{gave} The band {reach}" if error else gave,
         )
     return charts.bars(
         values,
         [float(half_width) for *_, half_width in points],
         labels=[formatting.day(window.start) for window in windows],
-        sentence=f"{gave} Each line reaches as far as the noise in 95 of 100 cases.",
+        sentence=f"{gave} Each line {reach}" if error else gave,
     )

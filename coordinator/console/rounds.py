@@ -395,6 +395,7 @@ async def _values(
             "grid": grid(round_result.columns, _cells(round_result, round_result.columns))
             if round_result.columns
             else None,
+            "noisy": is_noisy(round_result),
             "picture": picture(round_result, descriptor["query"]),
             "most_shown": MOST_SHOWN,
         }
@@ -432,6 +433,12 @@ def _percentile(name: str, exact: str, interval: tuple[str, str], unit: str) -> 
     return Figure(name, exact, value, None, unit, interval)
 
 
+def is_noisy(found: RoundResult) -> bool:
+    """Whether noise moved the result; it does not move an exact sum under a rule."""
+    parts = (found.report.error or {}).get("parts", ())
+    return any(Fraction(part["interval"]["half_width"]) for part in parts)
+
+
 def in_slots(query: Mapping[str, Any]) -> bool:
     """Whether the values of a query's vector are those of the slots of its window."""
     if query["function"] != Function.VECTOR_SUM:
@@ -440,7 +447,7 @@ def in_slots(query: Mapping[str, Any]) -> bool:
 
 
 def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
-    """Dots for a single sum or count, a line in a band for the slots of a window, bars for a
+    """Dots for a single noisy sum or count, a line in a band for the slots of a window, bars for a
     histogram or another vector, None for the rest."""
     parts = (found.report.error or {}).get("parts", ())
     if not parts or found.columns is not None:
@@ -450,6 +457,8 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     exact = found.result.get(first["part"])
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
+        if error is None:
+            return None
         upper = [float(quantile) for quantile in first["quantiles"].values()]
         sentence = (
             f"{value} {unit} were released. The value before noise is within {error} {unit} of it "
@@ -463,6 +472,8 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
         return None
     amount = half_width if first["unit"] == "1" else f"{half_width} {first['unit']}"
     sentence = f"{len(values)} values; noise moves each by at most {amount} in 95 of 100 cases."
+    if not is_noisy(found):
+        sentence = f"{len(values)} values, without noise."
     if in_slots(query):
         return charts.band(
             [float(value) for value in values],

@@ -11,16 +11,11 @@ from typer.testing import CliRunner, Result
 
 from algorithms.contract import SequentialContext
 from algorithms.path_publishing import Parameters as PathPublishingParameters
-from algorithms.path_publishing import algorithm, run
+from algorithms.path_publishing import run
 from cli.main import app
 from simulation.samples import path_publishing
 from tacit.paths.network import read_json
 from tacit.wire import parse_binary
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
 
 
 @pytest.fixture

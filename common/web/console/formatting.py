@@ -106,9 +106,9 @@ def rounded(value: str, place: int) -> str:
 
 def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
     """(value, half-width): the half-width to two significant digits, the value to the same place;
-    a value without one, or with one of 0, as it is."""
+    a value without noise, and so with a half-width of 0 or none, as it is, and None."""
     if half_width is None or not Decimal(half_width):
-        return grouped(value), half_width
+        return grouped(value), None
     place = place_of(half_width)
     return rounded(value, place), rounded(half_width, place)
 

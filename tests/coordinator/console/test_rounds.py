@@ -197,6 +197,10 @@ async def test_a_page_of_every_form_of_result(house: Houses) -> None:
             head = (await it.ask("GET", f"/v1/rounds/{opened.id}")).json()
             assert (head["figures"]["interval"] is None) == (number > 0)
             assert (await browser.get(f"/console/rounds/{opened.id}")).status_code == 200
+            if asked["mechanism"] == "exact":
+                assert "none: an exact sum under a rule" in browser.words()
+                assert "±" not in browser.words()
+                assert "Noise moved" not in browser.words()
             for value in found["result"].values():
                 for each in value if isinstance(value, list) else [value]:
                     assert each is None or each in browser.words()

@@ -9,10 +9,12 @@ from jinja2 import Environment
 
 from common.web.console import pages as module
 from common.web.console.pages import About, Pages
+from coordinator.settings import CoordinatorSettings
 
 
 def pages() -> Pages:
-    return Pages(About("coordinator", "d", "ab" * 32, "1"), "coordinator.console", (), https=False)
+    about = About("coordinator", "d", "ab" * 32, "1")
+    return Pages(about, "coordinator.console", (), CoordinatorSettings(data_dir=Path("unused")))
 
 
 def test_what_was_compiled_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
