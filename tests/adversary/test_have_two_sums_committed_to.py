@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
+from aggregator.store import rounds as store
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.agreement import manifest_hash, manifest_of, whole_manifest
 from tacit.protocol.round.messages import (
@@ -25,6 +26,7 @@ from tacit.protocol.round.messages import (
     Reveal,
     RevealRequest,
 )
+from tacit.protocol.round.state import RoundState
 from tests.adversary.conftest import alliance
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Round, manifest_request
@@ -139,6 +141,20 @@ async def test_a_withdrawn_commitment_opens_nothing(alliance: Alliance) -> None:
         assert second.statement.manifest_hash != first[0].statement.manifest_hash
         refused(await reveal(current, 0, first), 409, "commitment_refused")
         refused(await reveal(current, 0, (first[0], second)), 409, "commitment_refused")
+
+
+async def test_without_the_withdrawal_the_first_sum_opens(alliance: Alliance) -> None:
+    """The control: each aggregator is put back to where it was before it showed its set."""
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        first = tuple([await committed(current, index, whole(current)) for index in range(2)])
+        await current.freeze()
+        for index in range(2):
+            aggregator = aggregator_of(pair, index)
+            key = (await aggregator.round(current.descriptor.round)).key
+            async with aggregator.database.begin() as transaction:
+                await store.advance(transaction, key, RoundState.FROZEN, RoundState.COMMITTED)
+            assert (await reveal(current, index, first)).status_code == 200
 
 
 async def test_who_has_revealed_commits_to_nothing_else(alliance: Alliance) -> None:
