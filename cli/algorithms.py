@@ -80,7 +80,7 @@ def _models(path: str, about: Json, schema: Json) -> Iterator[tuple[str, Json]]:
             yield from _models(f"{path}{mark}", about[key], schema)
     model = schema.get("$defs", {}).get(about.get("$ref", "").rpartition("/")[2], {})
     properties = model.get("properties", {})
-    names = [str(each["const"]) for each in properties.values() if "const" in each]
+    names = [str(schema["const"]) for schema in properties.values() if "const" in schema]
     if names:
         path = f"{path.removesuffix('[]')}[{names[0]}]"
         model = model | {

@@ -111,9 +111,9 @@ def _dry(run: DryRun) -> Answer:
         for time, meter, text in run.first:
             say(f"    {time}  {meter}  {text}")
         say("  sums a day; of a counter, the day's last total:")
-        for each in run.sums:
-            of = f"{each.meter}, {each.register}: {each.readings} readings"
-            say(f"    {each.day}  {of}, {each.total} {each.unit}")
+        for daily in run.sums:
+            of = f"{daily.meter}, {daily.register}: {daily.readings} readings"
+            say(f"    {daily.day}  {of}, {daily.total} {daily.unit}")
 
     return Answer(value, human, 2 if run.counts.rejected else 0)
 

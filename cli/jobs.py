@@ -279,8 +279,8 @@ def run(
         else:
             job["dataset"] = dataset
         with _removed_on_refusal(client, uploaded):
-            made = client.jobs.submit(job)
-        done = _follow(client, made["id"])
+            submitted = client.jobs.submit(job)
+        done = _follow(client, submitted["id"])
         _write_private(release.out, "job.json", done)
         if done["state"] != "succeeded":
             detail = (done["error"] or {}).get("detail", "")

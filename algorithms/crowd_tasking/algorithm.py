@@ -390,18 +390,24 @@ def _aggregated(
         context.progress(0.85, "aggregating")
 
     summary = _summary(task, reports.count, people)
-    found = averages(reports, params.rounds, task.scales, task.components, float(params.p))
-    low, high = found.interval
+    released_averages = averages(
+        reports, params.rounds, task.scales, task.components, float(params.p)
+    )
+    low, high = released_averages.interval
     names = [coordinate.name for coordinate in params.sensor.coordinates]
     summary["average"] = {
         name: {
-            "estimate": _number(found.mean[place]),
-            "standard_error": _number(found.error[place]),
+            "estimate": _number(released_averages.mean[place]),
+            "standard_error": _number(released_averages.error[place]),
             "interval_95": [_number(low[place]), _number(high[place])],
         }
         for place, name in enumerate(names)
     }
-    files = [_rounds_file(names, found.counts, found.means, found.errors)]
+    files = [
+        _rounds_file(
+            names, released_averages.counts, released_averages.means, released_averages.errors
+        )
+    ]
     estimated: Floats | None = None
     if params.aggregate == "HIST":
         estimated = _histogram(task, reports)

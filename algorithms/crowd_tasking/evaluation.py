@@ -403,16 +403,16 @@ def _plot_of_error(task: Task, joined: int, tick: Callable[[], None]) -> Plot:
     for epsilon in epsilons:
         tick()
         predicted.append(replace(task, epsilon=epsilon).predicted(joined))
-    what = {"AVG": f"error ({task.params.sensor.unit})", "HIST": "error of shares"}
+    label_of = {"AVG": f"error ({task.params.sensor.unit})", "HIST": "error of shares"}
     return Plot.of(
         "error",
         epsilons=[float(epsilon) for epsilon in epsilons],
-        mean=[each.mean for each in predicted],
-        point_95=[each.point_95 for each in predicted],
-        bound=[each.bound for each in predicted],
+        mean=[prediction.mean for prediction in predicted],
+        point_95=[prediction.point_95 for prediction in predicted],
+        bound=[prediction.bound for prediction in predicted],
         epsilon=float(task.epsilon),
         users=joined,
-        axis=what.get(task.params.aggregate, f"shift ({task.params.sensor.unit})"),
+        axis=label_of.get(task.params.aggregate, f"shift ({task.params.sensor.unit})"),
     )
 
 

@@ -233,13 +233,13 @@ class Task:
         one, delta = self.reading, self.params.delta
         if one.epsilon is None or delta == 0 or self.params.rounds == 1:
             return self.user_pure
-        found = total_epsilon(self.params.rounds, one.epsilon, delta)
+        total = total_epsilon(self.params.rounds, one.epsilon, delta)
         asked_total = self.params.epsilon  # a total that was requested is not passed by a rounding
-        if asked_total is not None and asked_total < found:
+        if asked_total is not None and asked_total < total:
             enough = delta_of_responses(self.params.rounds, one.epsilon, asked_total) <= delta
-            found = asked_total if enough else found
+            total = asked_total if enough else total
         pure = self.params.rounds * one.epsilon
-        return UnitCost(found, delta) if _worth(found, pure) else UnitCost(pure)
+        return UnitCost(total, delta) if _worth(total, pure) else UnitCost(pure)
 
     @property
     def cost(self) -> UnitCost:
@@ -385,16 +385,16 @@ def _kinds(
         fitting = "window"
     if bounded and params.aggregate == "HIST" and params.dimension == 1:
         fitting = "subset"
-    asked = params.report or "auto"
-    if asked == "auto":
+    kinds_asked = params.report or "auto"
+    if kinds_asked == "auto":
         return ("subset", "laplace") if fitting == "subset" else (fitting,)
-    if asked not in ("laplace", fitting):
+    if kinds_asked not in ("laplace", fitting):
         raise BadTask(
             "report",
             "window is for AVG, subset for HIST of one coordinate; both with the part Y alone "
             "and another unit than level",
         )
-    return (asked,)
+    return (kinds_asked,)
 
 
 def _worth(total: Fraction, pure: Fraction) -> bool:

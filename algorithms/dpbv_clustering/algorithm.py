@@ -203,18 +203,18 @@ def _paper(
     mapped = box.apply(values)
     if params.partition == "horizontal":
         words = encode_blocks(mapped, plan, context)
-        found = cluster_bits(words, params, plan, context)
+        clustering = cluster_bits(words, params, plan, context)
     else:
-        found = cluster_vertical(mapped, params, plan, context)
+        clustering = cluster_vertical(mapped, params, plan, context)
     report = paper_report(params, plan, reproducible=reproducible)
     evaluation: dict[str, Any] = {}
     if params.evaluate:
-        evaluation |= _compared(dataset, found.labels)
-        if found.matrix is not None:
-            evaluation["distance_error"] = _distance_error(found.matrix, mapped, params)
+        evaluation |= _compared(dataset, clustering.labels)
+        if clustering.matrix is not None:
+            evaluation["distance_error"] = _distance_error(clustering.matrix, mapped, params)
     if params.baselines:
         evaluation["baselines"] = _baselines(dataset, values, params)
-    return labelled_outcome(columns, params, plan, found, report, evaluation=evaluation)
+    return labelled_outcome(columns, params, plan, clustering, report, evaluation=evaluation)
 
 
 def _exact(
@@ -229,10 +229,10 @@ def _exact(
     box = make_box(params, params.bounds)
     plan = plan_bits(params, "sound", box, len(values))
     words = encode_blocks(box.apply(values), plan, context)
-    found = cluster_exact(words, params, plan, context)
+    clustering = cluster_exact(words, params, plan, context)
     report = exact_report(params, plan, reproducible=reproducible)
-    evaluation = _compared(dataset, found.labels) if params.evaluate else {}
-    return labelled_outcome(columns, params, plan, found, report, evaluation=evaluation)
+    evaluation = _compared(dataset, clustering.labels) if params.evaluate else {}
+    return labelled_outcome(columns, params, plan, clustering, report, evaluation=evaluation)
 
 
 def _points(
@@ -283,17 +283,17 @@ def _grid(
     if local:
         counts, deviation = _unary_counts(cells, values, params, context)
         context.progress(0.7, "clustering")
-        found = cluster_grid(cells, counts, deviation, params)
+        clustering = cluster_grid(cells, counts, deviation, params)
     else:
         noise = DiscreteLaplace(state.scale).draw(context.noise("counts"), cells.count)
         opened = cells.sums(values) + noise
         counts = opened.astype(np.float64)
         context.progress(0.7, "clustering")
-        found = release_grid(absorb(state, opened))
+        clustering = release_grid(absorb(state, opened))
     evaluation = None
     if params.evaluate:
-        evaluation = _compared(dataset, found.labels[cells.places(values)])
-    return grid_outcome(cells, counts, found, columns, params, report, local, evaluation)
+        evaluation = _compared(dataset, clustering.labels[cells.places(values)])
+    return grid_outcome(cells, counts, clustering, columns, params, report, local, evaluation)
 
 
 def _unary_counts(

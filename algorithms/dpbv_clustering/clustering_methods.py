@@ -62,9 +62,9 @@ def kmeans(
     # A worker has one core: threads that wait for each other in every step only slow it down, and
     # one thread adds up in the same order each time.
     with threadpool_limits(1):
-        found = method.fit(points, sample_weight=weights)
+        fitted = method.fit(points, sample_weight=weights)
     return KMeansResult(
-        found.labels_.astype(np.int64), found.cluster_centers_, found.inertia_, found.n_iter_
+        fitted.labels_.astype(np.int64), fitted.cluster_centers_, fitted.inertia_, fitted.n_iter_
     )
 
 
@@ -74,10 +74,10 @@ def dbscan(distances: Singles, radius: float, min_samples: int) -> Ints:
 
     if not len(distances):
         return np.empty(0, np.int64)
-    found = DBSCAN(eps=radius, min_samples=min_samples, metric="precomputed").fit(
+    fitted = DBSCAN(eps=radius, min_samples=min_samples, metric="precomputed").fit(
         np.maximum(distances, 0)
     )
-    labels: Ints = found.labels_.astype(np.int64)
+    labels: Ints = fitted.labels_.astype(np.int64)
     return labels
 
 
@@ -100,8 +100,8 @@ def dbscan_blocks(
     graph = coo_array(
         (np.concatenate(lengths), (np.concatenate(left), np.concatenate(right))), (rows, rows)
     ).tocsr()
-    found = DBSCAN(eps=radius, min_samples=min_samples, metric="precomputed").fit(graph)
-    labels: Ints = found.labels_.astype(np.int64)
+    fitted = DBSCAN(eps=radius, min_samples=min_samples, metric="precomputed").fit(graph)
+    labels: Ints = fitted.labels_.astype(np.int64)
     return labels
 
 
@@ -250,9 +250,9 @@ class BitDistances:
             sums = np.zeros((clusters, run.bits))
             for part in self._blocks(run.bits, clusters):
                 beat()
-                own = labels[part]
-                members = np.zeros((clusters, len(own)), np.float32)
-                members[own, np.arange(len(own))] = 1
+                labels_of_part = labels[part]
+                members = np.zeros((clusters, len(labels_of_part)), np.float32)
+                members[labels_of_part, np.arange(len(labels_of_part))] = 1
                 sums += members @ self._bits(part, run)
             self._add(result, run, sums, sizes, beat)
         # A literal decode of d_H = 0 is no distance.
@@ -318,10 +318,10 @@ def kcluster(
     iterations = []
     for _ in range(restarts):
         start = generator.choice(held.rows, clusters, replace=False)
-        found = from_records(held, start, max_iter, beat)
-        iterations.append(found.iterations[0])
-        if best is None or found.objective < best.objective:
-            best = found
+        attempt = from_records(held, start, max_iter, beat)
+        iterations.append(attempt.iterations[0])
+        if best is None or attempt.objective < best.objective:
+            best = attempt
     assert best is not None
     return Clustering(best.labels, best.objective, tuple(iterations), best.converged)
 
@@ -334,7 +334,7 @@ def from_records(
     labels = _nearest(held.to_records(start, beat), beat)
     labels[start] = np.arange(clusters)
     rows = np.arange(held.rows)
-    seen = {labels.tobytes()}
+    earlier_labels = {labels.tobytes()}
     means = _means(held, labels, clusters, beat)
     rounds, converged = 0, False
     while rounds < max_iter:
@@ -349,9 +349,9 @@ def from_records(
             break
         labels = moved
         means = _means(held, labels, clusters, beat)
-        if labels.tobytes() in seen:
+        if labels.tobytes() in earlier_labels:
             break
-        seen.add(labels.tobytes())
+        earlier_labels.add(labels.tobytes())
     return Clustering(labels, float(means[rows, labels].sum()), (rounds,), converged)
 
 
@@ -394,7 +394,7 @@ def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:
     filled = labels.copy()
     farthest = iter(np.argsort(-own, kind="stable").tolist())
     for empty in np.flatnonzero(sizes == 0).tolist():
-        record = next(each for each in farthest if sizes[filled[each]] > 1)
+        record = next(row for row in farthest if sizes[filled[row]] > 1)
         sizes[filled[record]] -= 1
         sizes[empty] = 1
         filled[record] = empty

@@ -300,9 +300,9 @@ def decomposed(values: Floats, code: Code, flip: Flip, source: NoiseSource) -> F
     """R^2 (n, n) of all pairs."""
     rows = len(values)
     one, other = np.triu_indices(rows, 1)
-    found = np.zeros((rows, rows))
-    found[one, other] = decomposed_pairs(values, one, other, code, flip, source)
-    return found + found.T
+    apart = np.zeros((rows, rows))
+    apart[one, other] = decomposed_pairs(values, one, other, code, flip, source)
+    return apart + apart.T
 
 
 # Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones. Spec:

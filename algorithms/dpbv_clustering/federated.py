@@ -159,10 +159,10 @@ def finish(state: FederatedState) -> Outcome:
         report = preview_rounds(state.params, state.steps.plan.noise_share)
         if state.truncated:
             report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
-        found = outcome_of(
+        outcome = outcome_of(
             state.steps, state.grid, state.columns, state.params, report, state.params.n_hint
         )
-        return replace(found, result={**found.result, "truncated": state.truncated})
+        return replace(outcome, result={**outcome.result, "truncated": state.truncated})
     steps = state.steps
     assert steps.counts is not None
     counts = steps.counts.astype(np.float64)
@@ -252,9 +252,9 @@ def columns(params: Parameters) -> int:
 
 def preview_reports(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report that a result would carry. Raises BadParameter."""
-    found = _encoding(params, stance)
-    plan = _bit_plan(params, stance, None) if isinstance(found, BitReports) else None
-    return _report(params, stance, found, plan)
+    encoding = _encoding(params, stance)
+    plan = _bit_plan(params, stance, None) if isinstance(encoding, BitReports) else None
+    return _report(params, stance, encoding, plan)
 
 
 def aggregate(
@@ -262,30 +262,32 @@ def aggregate(
 ) -> Outcome:
     """Cluster what was collected. Raises BadParameter; in `paper` also for fewer records than
     clusters."""
-    found = _encoding(params, stance)
+    encoding = _encoding(params, stance)
     reports = [report for _, report in collected.reports]
     check_rows(params, stance, len(reports))
     owners = [(report.curator, report.record) for report in reports]
     names = collected.columns
     context.progress(0.4, "reading reports")
-    if isinstance(found, CellReports):
-        counts, deviation = unary_estimate(_ones(found, reports, context), len(reports), found.flip)
+    if isinstance(encoding, CellReports):
+        counts, deviation = unary_estimate(
+            _ones(encoding, reports, context), len(reports), encoding.flip
+        )
         context.progress(0.7, "clustering")
-        clustering = cluster_grid(found.cells, counts, deviation, params)
-        report = _report(params, stance, found, None)
-        return grid_outcome(found.cells, counts, clustering, names, params, report, local=True)
-    if isinstance(found, PointReports):
+        clustering = cluster_grid(encoding.cells, counts, deviation, params)
+        report = _report(params, stance, encoding, None)
+        return grid_outcome(encoding.cells, counts, clustering, names, params, report, local=True)
+    if isinstance(encoding, PointReports):
         steps = np.array([report.values for report in reports], np.int64)
-        steps = steps.reshape(len(reports), found.box.dimension)
+        steps = steps.reshape(len(reports), encoding.box.dimension)
         context.progress(0.6, "clustering")
-        points = cluster_points(steps, found.box, params)
-        report = _report(params, stance, found, None)
+        points = cluster_points(steps, encoding.box, params)
+        report = _report(params, stance, encoding, None)
         return points_outcome(points, names, params, report, owners)
     plan = _bit_plan(params, stance, len(reports))
-    words = np.stack([found.words(report) for report in reports])
+    words = np.stack([encoding.words(report) for report in reports])
     cluster = cluster_bits if stance == "paper" else cluster_exact
     labels = cluster(words, params, plan, context)
-    report = _report(params, stance, found, plan)
+    report = _report(params, stance, encoding, plan)
     return labelled_outcome(names, params, plan, labels, report, owners)
 
 
@@ -302,9 +304,9 @@ def _encoding(params: Parameters, stance: Stance) -> Encoding:
     ):
         if getattr(params, field) != empty:
             raise BadParameter(field, reason)
-    asked = params if stance == "paper" else _with_method(params)
-    check_stance(asked, stance)
-    method, per_axis = ("dpbv", 0) if stance == "paper" else resolve_method(asked, None)
+    resolved = params if stance == "paper" else _with_method(params)
+    check_stance(resolved, stance)
+    method, per_axis = ("dpbv", 0) if stance == "paper" else resolve_method(resolved, None)
     box = make_box(params, bounds)
     if method == METHOD_OF_ROUNDS:
         raise BadParameter("method", f"{method} is for rounds: its counts are sums")
@@ -313,7 +315,7 @@ def _encoding(params: Parameters, stance: Stance) -> Encoding:
             return CellReports(box, MOST_RECORDS, per_axis, params.epsilon)
         case "laplace-points":
             return PointReports(box, MOST_RECORDS, params.epsilon)
-    return _bit_reports(asked, stance, box)
+    return _bit_reports(resolved, stance, box)
 
 
 def _bounded(params: Parameters) -> tuple[tuple[float, float], ...]:

@@ -86,14 +86,14 @@ def by_kmeans(
     if not kept.size:
         return _nothing(cells)
     places = cells.box.apply(cells.centres())
-    found = kmeans(
+    fitted = kmeans(
         places[kept], min(clusters, kept.size), generator, restarts, max_iter, counts[kept]
     )
-    nearest = np.argmin(np.square(places[:, None, :] - found.centres).sum(axis=2), axis=1)
-    masses: Floats = np.bincount(found.labels, counts[kept], minlength=len(found.centres)).astype(
+    nearest = np.argmin(np.square(places[:, None, :] - fitted.centres).sum(axis=2), axis=1)
+    masses: Floats = np.bincount(fitted.labels, counts[kept], minlength=len(fitted.centres)).astype(
         np.float64
     )
-    return GridClustering(nearest, cells.box.raw(found.centres), masses, len(kept))
+    return GridClustering(nearest, cells.box.raw(fitted.centres), masses, len(kept))
 
 
 def by_density(cells: Cells, counts: Floats, deviation: float) -> GridClustering:
@@ -121,12 +121,14 @@ def by_density(cells: Cells, counts: Floats, deviation: float) -> GridClustering
     middles = cells.centres()
     places = cells.box.apply(middles)
     labels = labels[kept][cKDTree(places[kept]).query(places)[1]]
-    held = masses[large]
+    large_masses = masses[large]
     sums = [
         np.bincount(labels[kept], counts[kept] * column, minlength=large.size)
         for column in middles[kept].T
     ]
-    return GridClustering(labels, np.stack(sums, axis=1) / held[:, None], held, len(kept))
+    return GridClustering(
+        labels, np.stack(sums, axis=1) / large_masses[:, None], large_masses, len(kept)
+    )
 
 
 def _nothing(cells: Cells) -> GridClustering:
@@ -283,9 +285,9 @@ def outcome_of(
 ) -> Outcome:
     """Centres, to the nearest of which a curator assigns its rows, and their noisy masses. size:
     public number of records, or its hint."""
-    plan, found = state.plan, release(state)
-    centres = grid.raw(found.centres)
-    error = error_of_centres(size, grid, plan, found)
+    plan, clusters_released = state.plan, release(state)
+    centres = grid.raw(clusters_released.centres)
+    error = error_of_centres(size, grid, plan, clusters_released)
     return Outcome(
         {
             "method": "grid-core",
@@ -293,14 +295,14 @@ def outcome_of(
             "k": len(centres),
             "columns": list(columns),
             "centres": centres.tolist(),
-            "masses": found.counts.tolist(),
+            "masses": clusters_released.counts.tolist(),
             "cells_per_axis": None,
             "kept_cells": None,
             "plan": {"mode": plan.mode, "start": start_name(plan), "split": planned_split(plan)},
             "warning": None,
         },
         report.model_copy(update={"error": error}),
-        (centres_file(centres, columns, found.counts),),
-        plots_of(state, found, grid, columns),
+        (centres_file(centres, columns, clusters_released.counts),),
+        plots_of(state, clusters_released, grid, columns),
         {"public_seed": params.public_seed},
     )

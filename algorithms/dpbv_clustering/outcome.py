@@ -140,7 +140,7 @@ def evaluation_pictures(
         rows, masses = evaluation["rows"], summary["masses"]
         drawn.append(picture(_NAME, "sizes", lambda axes: _sizes(axes, rows, masses), _INCHES))
     baselines = evaluation.get("baselines", {})
-    scored = {name: found for name, found in baselines.items() if "nmi" in found}
+    scored = {name: scores for name, scores in baselines.items() if "nmi" in scores}
     if scored and "nmi" in evaluation:
         scores = {"this job": evaluation, **scored}
         drawn.append(picture(_NAME, "scores", lambda axes: _scores(axes, scores), _INCHES))
@@ -152,7 +152,9 @@ def _agreement(axes: Axes, table: Mapping[str, Any]) -> None:
     counts = np.array(table["rows"], np.float64)
     shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0)
     axes.set_xticks(range(len(table["labels"])), [str(label) for label in table["labels"]])
-    axes.set_yticks(range(len(table["reference"])), [str(each) for each in table["reference"]])
+    axes.set_yticks(
+        range(len(table["reference"])), [str(reference) for reference in table["reference"]]
+    )
     axes.set_xlabel("released label (-1: noise)")
     axes.set_ylabel("reference label")
     axes.figure.colorbar(shown, ax=axes, label="rows")
@@ -170,8 +172,8 @@ def _sizes(axes: Axes, rows: Mapping[str, int], masses: list[float]) -> None:
 def _scores(axes: Axes, scores: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_title("Agreement with the reference labels (private)")
     series = {
-        "mutual information": [found["nmi"] for found in scores.values()],
-        "adjusted Rand index": [found["ari"] for found in scores.values()],
+        "mutual information": [figures["nmi"] for figures in scores.values()],
+        "adjusted Rand index": [figures["ari"] for figures in scores.values()],
     }
     compared_bars(axes, list(scores), series)
     axes.set_ylabel("score (1: the same)")
@@ -241,8 +243,8 @@ def cluster_points(steps: Ints, box: Box, params: Parameters) -> PointClustering
     ends = np.array(box.ranges)
     places = ends[:, 0] + steps * ((ends[:, 1] - ends[:, 0]) / POINT_STEPS)
     generator = PublicRandom(params.public_seed).generator
-    found = kmeans(places, params.k, generator, params.n_init, params.max_iter)
-    return PointClustering(box, places, found)
+    fitted = kmeans(places, params.k, generator, params.n_init, params.max_iter)
+    return PointClustering(box, places, fitted)
 
 
 def points_outcome(
@@ -254,20 +256,20 @@ def points_outcome(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """What is published of noisy points and their clusters."""
-    box, found = clustering.box, clustering.found
+    box, fitted = clustering.box, clustering.found
     plots: list[Plot] = []
     if is_plane(len(columns)):
-        plots.append(scatter(box.raw(clustering.places), found.labels, columns))
+        plots.append(scatter(box.raw(clustering.places), fitted.labels, columns))
     return Outcome(
         {
             "method": "laplace-points",
-            "k": len(found.centres),
-            "centres": box.raw(found.centres).tolist(),
+            "k": len(fitted.centres),
+            "centres": box.raw(fitted.centres).tolist(),
             "columns": list(columns),
-            "sizes": np.bincount(found.labels, minlength=len(found.centres)).tolist(),
+            "sizes": np.bincount(fitted.labels, minlength=len(fitted.centres)).tolist(),
         },
         report,
-        (_labels_file(found.labels, owners),),
+        (_labels_file(fitted.labels, owners),),
         tuple(plots),
         {"public_seed": params.public_seed},
         evaluation,

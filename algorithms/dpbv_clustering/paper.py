@@ -198,7 +198,7 @@ def cluster_bits(words: Words, params: Parameters, plan: BitPlan, context: Conte
     context.progress(0.5, "distances")
     unreached = 0
     if plain:
-        held = distances(
+        apart = distances(
             words,
             plan.codes,
             plan.flip,
@@ -206,10 +206,10 @@ def cluster_bits(words: Words, params: Parameters, plan: BitPlan, context: Conte
             beat=lambda: context.progress(0.5, "distances"),
         )
     elif plan.consistency == "matched":
-        held = point_distances(recover_records(words, plan.codes), combination)
+        apart = point_distances(recover_records(words, plan.codes), combination)
     else:
-        held, unreached = _closed(words, plan, combination)
-    return cluster_matrix(held, params, context, unreached)
+        apart, unreached = _closed(words, plan, combination)
+    return cluster_matrix(apart, params, context, unreached)
 
 
 def _closed(words: Words, plan: BitPlan, combination: Combination) -> tuple[Singles, int]:
@@ -229,14 +229,18 @@ def _repaired(bits: Words, plan: BitPlan, place: int) -> Consistent:
         if len(bits) > LITERAL_ROWS:
             raise TooManyRows("consistency", f"literal takes {LITERAL_ROWS} rows")
         hamming = matrix(bits, code.bits)
-        found = Decoder.of(code, flip).decode_block(hamming.copy())
-        np.fill_diagonal(found, 0)
-        return literal(hamming, found)
+        decoded_distances = Decoder.of(code, flip).decode_block(hamming.copy())
+        np.fill_diagonal(decoded_distances, 0)
+        return literal(hamming, decoded_distances)
     if plan.consistency == "hop-mean" and len(bits) > HOP_MEAN_ROWS:
         raise BadParameter("consistency", f"hop-mean takes {HOP_MEAN_ROWS} rows: take matched")
     cut = local_cut(code, flip, random_points=True)
-    found = decoded(bits, code, flip)
-    return line(found, cut) if plan.consistency == "line" else hop_mean(found, cut)
+    decoded_distances = decoded(bits, code, flip)
+    return (
+        line(decoded_distances, cut)
+        if plan.consistency == "line"
+        else hop_mean(decoded_distances, cut)
+    )
 
 
 def cluster_matrix(
@@ -255,12 +259,12 @@ def cluster_matrix(
             return Found(np.zeros(len(held), np.int64), unreached=unreached, matrix=held)
         merges = linkage_tree(held)
         return Found(cut_tree(merges, params.k), unreached=unreached, merges=merges, matrix=held)
-    found = _kcluster(MatrixDistances(held), params, context)
+    clustering = _kcluster(MatrixDistances(held), params, context)
     return Found(
-        found.labels,
-        found.objective,
-        found.iterations,
-        found.converged,
+        clustering.labels,
+        clustering.objective,
+        clustering.iterations,
+        clustering.converged,
         unreached,
         matrix=held,
     )
@@ -269,7 +273,7 @@ def cluster_matrix(
 def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context: Context) -> Found:
     assert params.k is not None
     generator = PublicRandom(params.public_seed).generator
-    found = kcluster(
+    clustering = kcluster(
         held,
         params.k,
         generator,
@@ -277,7 +281,9 @@ def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context:
         params.max_iter,
         lambda: context.progress(0.7, "clustering"),
     )
-    return Found(found.labels, found.objective, found.iterations, found.converged)
+    return Found(
+        clustering.labels, clustering.objective, clustering.iterations, clustering.converged
+    )
 
 
 def cluster_exact(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
@@ -293,8 +299,8 @@ def cluster_recovered(words: Words, params: Parameters, plan: BitPlan, context: 
     if params.clusterer == "kcluster":
         assert params.k is not None
         generator = PublicRandom(params.public_seed).generator
-        found = kmeans(points, params.k, generator, params.n_init, params.max_iter)
-        return Found(found.labels, found.objective, (found.iterations,), None, points=points)
+        fitted = kmeans(points, params.k, generator, params.n_init, params.max_iter)
+        return Found(fitted.labels, fitted.objective, (fitted.iterations,), None, points=points)
     if len(points) > MATRIX_ROWS:
         raise TooManyRows("dataset", f"distances are held for {MATRIX_ROWS} rows")
     found_matrix = cluster_matrix(
@@ -323,6 +329,6 @@ def cluster_vertical(values: Floats, params: Parameters, plan: BitPlan, context:
             raise TooManyRows("dataset", f"pairs are encoded for {PAIR_ROWS} rows")
         widths = tuple(code.upper - code.lower for code in bob)
         code = pair_code(widths, params.s * len(bob), "uniform", params.r_seed)
-        shifted = values[:, first:] - np.array([each.lower for each in bob])
+        shifted = values[:, first:] - np.array([feature.lower for feature in bob])
         right = decomposed(shifted, code, plan.flip, context.noise("flips"))
     return cluster_matrix(combine(left, right), params, context)

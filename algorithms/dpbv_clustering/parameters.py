@@ -101,7 +101,9 @@ class NoiseTooLarge(BadParameter):
 Method = Literal["grid-core", "grid-ldp", "laplace-points", "dpbv-exact"]
 METHOD_OF_ROUNDS: Final[Method] = "grid-core"
 """Its counts are sums; curators answer every other method with reports."""
-METHODS_OF_REPORTS: Final = tuple(each for each in get_args(Method) if each != METHOD_OF_ROUNDS)
+METHODS_OF_REPORTS: Final = tuple(
+    get_arg for get_arg in get_args(Method) if get_arg != METHOD_OF_ROUNDS
+)
 Consistency = Literal["none", "line", "hop-mean", "literal", "matched"]
 Partition = Literal["horizontal", "vertical-plain", "vertical-decomposed"]
 Clusterer = Literal["kcluster", "dbscan", "agglomerative"]

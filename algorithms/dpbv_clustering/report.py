@@ -379,7 +379,9 @@ def _line(
     if target is not None and at and delta_of_responses(differing, kept, target) <= at:
         epsilon = min(epsilon, target)  # a bisection ends a hair above it
     points = {
-        total_epsilon(differing, kept, each): each for each in (*CURVE_DELTAS, at) if at and each
+        total_epsilon(differing, kept, delta): delta
+        for delta in (*CURVE_DELTAS, at)
+        if at and delta
     }
     if at:
         points[plan.epsilon_bit] = delta_of_responses(differing, kept, plan.epsilon_bit)
@@ -526,16 +528,18 @@ def _bit_details(params: Parameters, plan: BitPlan, released: Released) -> dict[
         )
         if plan.near is None:
             stated = min(float(released.epsilon or Fraction(1000)), 1000.0)
-            seen = attack(plan.codes[0], plan.flip, stated, float(released.delta), params.r_seed)
+            attacked = attack(
+                plan.codes[0], plan.flip, stated, float(released.delta), params.r_seed
+            )
             details["attack"] = {
                 "llr_error_at": {
-                    "pair": list(seen.pair),
-                    "differing": seen.differing,
-                    "error": seen.error,
+                    "pair": list(attacked.pair),
+                    "differing": attacked.differing,
+                    "error": attacked.error,
                 },
-                "dp_floor": seen.floor,
+                "dp_floor": attacked.floor,
                 "claimed_floor": 1 / (1 + math.exp(bit)),
-                "value_recovery_mae": seen.recovery,
+                "value_recovery_mae": attacked.recovery,
             }
     return details
 
@@ -555,14 +559,14 @@ def _bit_parameters(params: Parameters, plan: BitPlan) -> dict[str, Any]:
 def _claim(params: Parameters, plan: BitPlan) -> Claim | None:
     if plan.epsilon_bit is None:
         return None
-    said = claimed_delta(params.s, plan.epsilon_bit)
+    claimed = claimed_delta(params.s, plan.epsilon_bit)
     return Claim(
         model="approximate-dp",
         epsilon=amount(plan.epsilon_bit),
-        delta=amount(Fraction(max(said, _LEAST_CLAIM))),
+        delta=amount(Fraction(max(claimed, _LEAST_CLAIM))),
         theorem="Theorem 4",
         text=f"each value's {params.s} bits are (eps, delta)-locally private with "
-        f"delta = p^s - e^eps q^s = {said:.2e}",
+        f"delta = p^s - e^eps q^s = {claimed:.2e}",
     )
 
 

@@ -103,7 +103,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
     else:
         plan, labelling = resolved(params, stance, dataset)
         release = tree = publish(dataset, plan, labelling, params.labelling_seed, context)
-        seen = Seen(plan, labelling, dataset.declared, tree.tree)
+        published = Seen(plan, labelling, dataset.declared, tree.tree)
         outcome = Outcome(
             result={
                 "vertices": dataset.count,
@@ -115,7 +115,7 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
                 "thresholds": {"few": float(f"{plan.few:.6g}"), "dense": plan.dense},
                 "budget_table": budget_table(plan),
             },
-            report=graph_der_report(params, stance, seen),
+            report=graph_der_report(params, stance, published),
             files=_files(dataset, tree, _leaf_regions(tree, context), context),
             plots=plots_of(tree),
             public_seeds=_seeds(params, labelling),
@@ -135,7 +135,7 @@ def published_blocks(
 ) -> Outcome:
     """Everything that leaves a run of `blocks`; of `vertices` only what is public is read."""
     measured, labelling = release.measured, release.labelling
-    seen = SeenBlocks(release.plan, labelling, vertices.declared, measured)
+    published = SeenBlocks(release.plan, labelling, vertices.declared, measured)
     return Outcome(
         result={
             "method": "blocks",
@@ -146,7 +146,7 @@ def published_blocks(
             "regions": release.counts.size,
             "labelling": labelling,
         },
-        report=blocks_report(params, seen),
+        report=blocks_report(params, published),
         files=_files(vertices, release, _parts(release, context), context)
         + _degrees(vertices, release, context),
         plots=plots_of(release),
@@ -168,14 +168,14 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 def _files(
     graph: EdgeList, release: Release | BlockRelease, regions: bytes, context: Context
 ) -> tuple[ResultFile, ...]:
-    names = [str(each) for each in graph.vertices[release.order].tolist()]
+    names = [str(vertex) for vertex in graph.vertices[release.order].tolist()]
     edges, vertices = io.StringIO(), io.StringIO()
-    for own in _spans(release.edges, context):
-        low, high = release.low[own].tolist(), release.high[own].tolist()
+    for span in _spans(release.edges, context):
+        low, high = release.low[span].tolist(), release.high[span].tolist()
         pairs = zip(map(names.__getitem__, low), map(names.__getitem__, high), strict=True)
         edges.writelines(map("%s\t%s\n".__mod__, pairs))
-    for own in _spans(len(names), context):
-        vertices.writelines(map("%s\n".__mod__, names[own]))
+    for span in _spans(len(names), context):
+        vertices.writelines(map("%s\n".__mod__, names[span]))
     return (
         ResultFile(
             "edges.txt", "text/plain", edges.getvalue().encode(), "the synthetic graph, SNAP text"
@@ -197,8 +197,8 @@ def _parts(release: BlockRelease, context: Context) -> bytes:
     columns = np.column_stack(
         (release.bounds, release.room, release.measured.parts, release.counts)
     )
-    for own in _spans(len(columns), context):
-        writer.writerows(columns[own].tolist())
+    for span in _spans(len(columns), context):
+        writer.writerows(columns[span].tolist())
     return text.getvalue().encode()
 
 
@@ -208,9 +208,9 @@ def _degrees(vertices: EdgeList, release: BlockRelease, context: Context) -> tup
         return ()
     text = io.StringIO()
     text.write("vertex,noisy,degree\n")
-    for own in _spans(noisy.size, context):
-        names = map(str, vertices.vertices[release.order[own]].tolist())
-        rows = zip(names, noisy[own].tolist(), estimates[own].tolist(), strict=True)
+    for span in _spans(noisy.size, context):
+        names = map(str, vertices.vertices[release.order[span]].tolist())
+        rows = zip(names, noisy[span].tolist(), estimates[span].tolist(), strict=True)
         text.writelines(map("%s,%d,%.6g\n".__mod__, rows))
     described = "noisy degrees and estimates of the true ones"
     return (ResultFile("degrees.csv", "text/csv", text.getvalue().encode(), described),)
@@ -224,10 +224,10 @@ def _leaf_regions(release: Release, context: Context) -> bytes:
     )
     tree, leaves = release.tree, release.tree.leaves
     columns = np.column_stack((release.bounds, tree.depth[leaves], tree.cells[leaves]))
-    for own in _spans(leaves.size, context):
-        noisy = [f"{each:.10g}" for each in tree.estimate[leaves[own]].tolist()]
+    for span in _spans(leaves.size, context):
+        noisy = [f"{value:.10g}" for value in tree.estimate[leaves[span]].tolist()]
         for row, estimate, count in zip(
-            columns[own].tolist(), noisy, release.counts[own].tolist(), strict=True
+            columns[span].tolist(), noisy, release.counts[span].tolist(), strict=True
         ):
             writer.writerow((*row, estimate, count))
     return text.getvalue().encode()
@@ -282,9 +282,9 @@ def over_curators(params: Parameters) -> Parameters:
 
 def plan_of(params: Parameters, noise_share: Fraction) -> BlockPlan:
     """The public choices. Raises what `over_curators` and `block_plan_of` raise, BadShares."""
-    own = over_curators(params)
-    assert own.vertices is not None
-    plan = block_plan_of(own, own.vertices, noise_share)
+    resolved = over_curators(params)
+    assert resolved.vertices is not None
+    plan = block_plan_of(resolved, resolved.vertices, noise_share)
     most = MAX_DIMENSION - (plan.max_cells if plan.grid else 0)
     if plan.degrees and plan.vertices > most:
         raise BadShares(
@@ -354,8 +354,8 @@ def release(state: FederatedState) -> Outcome:
     vertices = EdgeList.of([], range(plan.vertices))
     labelling = labelling_of(params, declared=True)
     order = order_of(vertices, labelling, params.labelling_seed)
-    found = synthetic(measured, plan, labelling, order, context)
-    outcome = published_blocks(vertices, found, params, context)
+    graph = synthetic(measured, plan, labelling, order, context)
+    outcome = published_blocks(vertices, graph, params, context)
     return replace(outcome, report=by_rounds(outcome.report))
 
 

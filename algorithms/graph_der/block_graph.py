@@ -41,9 +41,9 @@ def uniform_places(total: int, count: int, source: NoiseSource) -> Ints:
         raise ValueError("there are not this many places")
     if 2 * count > total:
         left_out = uniform_places(total, total - count, source)
-        held = np.ones(total, np.bool_)
-        held[left_out] = False
-        return np.flatnonzero(held)
+        is_free = np.ones(total, np.bool_)
+        is_free[left_out] = False
+        return np.flatnonzero(is_free)
     limit = np.uint64((1 << 64) // total * total - 1)
     result = np.zeros(0, np.int64)
     while result.size < count:
@@ -111,12 +111,12 @@ def publish_blocks(
     order = order_of(graph, labelling, seed)
     low, high = labelled(graph, order)
     measured = measure(low, high, plan, context)
-    found = synthetic(measured, plan, labelling, order, context)
-    own, true = (
+    published = synthetic(measured, plan, labelling, order, context)
+    own_keys, true = (
         first.astype(np.int64) * plan.vertices + second
-        for first, second in ((found.low, found.high), (low, high))
+        for first, second in ((published.low, published.high), (low, high))
     )
-    return replace(found, common=int(np.isin(own, true, assume_unique=True).sum()))
+    return replace(published, common=int(np.isin(own_keys, true, assume_unique=True).sum()))
 
 
 def synthetic(
@@ -170,8 +170,8 @@ def whole_counts(
     spread = (total / weight - parts.sum()) * left / left.sum() / np.maximum(number, 1)
     parts += spread[fine.coarse]
     totals = on_simplex(np.bincount(fine.coarse, parts, cells).astype(np.float64))
-    held = on_simplices(parts, fine.coarse, totals)
-    return rounded(np.minimum(held, fine.room), fine.room, source)
+    counts_kept = on_simplices(parts, fine.coarse, totals)
+    return rounded(np.minimum(counts_kept, fine.room), fine.room, source)
 
 
 def _sizes(measured: Measured, plan: BlockPlan) -> Iterator[tuple[float, float]]:
@@ -195,7 +195,7 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
     n = weights.size
     source = context.noise("edges")
     need = np.repeat(np.arange(counts.size), counts)
-    held = np.zeros(0, np.int64)
+    keys_drawn = np.zeros(0, np.int64)
     for law in (weights, np.ones(n)):
         sums = np.concatenate(([0.0], np.cumsum(law)))
         for number in range(ROUNDS):
@@ -208,10 +208,12 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
                 for side in (0, 2)
             )
             keys = np.minimum(one, other) * n + np.maximum(one, other)
-            new = _new(keys, held) & (one != other)
-            held = np.sort(np.concatenate((held, keys[new])), kind="stable")
+            new = _new(keys, keys_drawn) & (one != other)
+            keys_drawn = np.sort(np.concatenate((keys_drawn, keys[new])), kind="stable")
             need = need[~new]
-    return _filled(fine.bounds, need, held, n, source, lambda: context.progress(0.85, "filling"))
+    return _filled(
+        fine.bounds, need, keys_drawn, n, source, lambda: context.progress(0.85, "filling")
+    )
 
 
 def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -> Ints:
@@ -236,9 +238,9 @@ def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -
         column = np.where(moved == low, 0, 2)
         rows = np.arange(edges.size)
         first, last = bounds[rows, column], bounds[rows, column + 1]
-        wanted = sums[last] > sums[first]
-        edges, kept = edges[wanted], kept[wanted]
-        drawn = _ends(sums, first[wanted], last[wanted], source)
+        has_weight = sums[last] > sums[first]
+        edges, kept = edges[has_weight], kept[has_weight]
+        drawn = _ends(sums, first[has_weight], last[has_weight], source)
         new = np.minimum(drawn, kept) * n + np.maximum(drawn, kept)
         good = (drawn != kept) & _new(new, keys)
         good[good] = _number_of_equal(drawn[good]) < lack[drawn[good]]
@@ -264,8 +266,8 @@ def _number_of_equal(values: Ints) -> Ints:
 def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
     uniform = (source.words(first.size) >> np.uint64(11)) * 2.0**-53
     drawn = sums[first] + uniform * (sums[last] - sums[first])
-    found = np.searchsorted(sums, drawn, side="right") - 1
-    return np.clip(found, first, last - 1)
+    places = np.searchsorted(sums, drawn, side="right") - 1
+    return np.clip(places, first, last - 1)
 
 
 def _new(keys: Ints, held: Ints) -> NDArray[np.bool_]:
@@ -287,7 +289,7 @@ def _filled(
     beat: Callable[[], None],
 ) -> Ints:
     """Crowded parts that are still short: uniformly among their free pairs."""
-    found = [held]
+    keys_of_blocks = [held]
     for part, count in zip(*np.unique(need, return_counts=True), strict=True):
         beat()
         top, bottom, left, right = bounds[part].tolist()
@@ -295,5 +297,5 @@ def _filled(
         rows, columns = rows + top, columns + left
         keys = (rows * vertices + columns)[rows < columns]
         free = np.setdiff1d(keys, held, assume_unique=True)
-        found.append(free[uniform_places(free.size, int(count), source)])
-    return np.sort(np.concatenate(found))
+        keys_of_blocks.append(free[uniform_places(free.size, int(count), source)])
+    return np.sort(np.concatenate(keys_of_blocks))

@@ -62,14 +62,14 @@ class DegreeLaw:
         start = np.bincount(np.clip(noisy, 0, None), minlength=highest + 1) / noisy.size
         variance = noise_share * laplace_variance(scale)
         law = cls(start, first, blur, variance)
-        seen = np.bincount(noisy - first, minlength=width) / noisy.size
-        distribution = seen.cumsum()
+        share_seen = np.bincount(noisy - first, minlength=width) / noisy.size
+        distribution = share_seen.cumsum()
         for step in range(min(MOST_STEPS, max(LEAST_STEPS, _WORK // width))):
             expected = law._blurred(law._wide())
             distance = np.abs(expected.cumsum() - distribution).max()
             if step >= LEAST_STEPS and distance <= CLOSE / math.sqrt(noisy.size):
                 break
-            odds = np.divide(seen, expected, out=np.zeros(width), where=seen > 0)
+            odds = np.divide(share_seen, expected, out=np.zeros(width), where=share_seen > 0)
             # The noise is symmetric, so that its transpose is itself.
             more = law.law * law._blurred(odds)[-first : -first + highest + 1]
             law = replace(law, law=more / more.sum())
@@ -89,8 +89,8 @@ class DegreeLaw:
         degrees[-self.first : -self.first + self.law.size] = np.arange(self.law.size)
         weighted, expected = self._blurred(wide * degrees), self._blurred(wide)
         ratio = np.divide(weighted, expected, out=np.zeros(wide.size), where=expected > 0)
-        found: Floats = np.clip(ratio, 0, self.law.size - 1)[noisy - self.first]
-        return found
+        estimated: Floats = np.clip(ratio, 0, self.law.size - 1)[noisy - self.first]
+        return estimated
 
     def ranked(self, noisy: Ints, source: NoiseSource) -> Floats:
         """(n,) a whole degree for each vertex: quantiles of the law, in the order of the noisy

@@ -75,11 +75,11 @@ class Cuts:
         generator = np.random.default_rng((self.seed, 1))
         result = np.zeros((len(graphs), len(self.sizes)), np.int64)
         for start in range(0, len(self.sizes), _TOGETHER):
-            own = slice(start, start + _TOGETHER)
-            one = self._masks(self.sizes[own], generator, beat)
-            other = self._masks(self.sizes[own], generator, beat)
+            batch = slice(start, start + _TOGETHER)
+            one = self._masks(self.sizes[batch], generator, beat)
+            other = self._masks(self.sizes[batch], generator, beat)
             for place, graph in enumerate(graphs):
-                result[place, own] = _across(graph, one, other, beat)[: len(self.sizes[own])]
+                result[place, batch] = _across(graph, one, other, beat)[: len(self.sizes[batch])]
         return result
 
     def _masks(self, sizes: Ints, generator: np.random.Generator, beat: Beat) -> NDArray[np.uint64]:
@@ -154,11 +154,11 @@ def mean_distance(graph: Ends, vertices: int, seed: int, beat: Beat = _quiet) ->
     order = np.argsort(both[0], kind="stable")
     starts = np.searchsorted(both[0][order], np.arange(vertices + 1))
     ends = both[1][order].astype(np.int64)
-    found: list[int] = []
-    for source, own in zip(sources.tolist(), targets, strict=True):
-        away = _distances(source, ends, starts, beat)[own]
-        found += away[away > 0].tolist()
-    return float(np.mean(found)) if found else None
+    distances: list[int] = []
+    for source, targets_of_source in zip(sources.tolist(), targets, strict=True):
+        away = _distances(source, ends, starts, beat)[targets_of_source]
+        distances += away[away > 0].tolist()
+    return float(np.mean(distances)) if distances else None
 
 
 def _distances(source: int, ends: Ints, starts: Ints, beat: Beat) -> Ints:
@@ -193,16 +193,18 @@ def clustering(graph: Ends, vertices: int, beat: Beat = _quiet) -> float:
     bounds = np.flatnonzero(np.diff(np.cumsum(sizes) // (1 << 20), prepend=-1)).tolist()
     for first, last in pairwise([*bounds, tail.size]):
         beat()
-        own = np.repeat(np.arange(first, last), sizes[first:last])
+        edge_numbers = np.repeat(np.arange(first, last), sizes[first:last])
         begins = np.cumsum(sizes[first:last]) - sizes[first:last]
-        third = own + 1 + np.arange(own.size) - np.repeat(begins, sizes[first:last])
-        low, high = head[own], head[third]
+        third = (
+            edge_numbers + 1 + np.arange(edge_numbers.size) - np.repeat(begins, sizes[first:last])
+        )
+        low, high = head[edge_numbers], head[third]
         turned = rank[low] > rank[high]
         key = np.where(turned, high * vertices + low, low * vertices + high)
         place = np.searchsorted(keys, key)
         place[place == keys.size] = 0
         there = keys[place] == key
-        for corner in (tail[own], low, high):
+        for corner in (tail[edge_numbers], low, high):
             triangles += np.bincount(corner[there], minlength=vertices)
     pairs = degree * (degree - 1) / 2
     return float(np.mean(np.where(pairs > 0, triangles / np.maximum(pairs, 1), 0.0)))
@@ -235,7 +237,7 @@ def evaluate(
     """All metrics, of the release and of a random graph; null where nothing can be measured."""
     beat = partial(context.progress, 0.98, "evaluating")
     true: Ends = labelled(graph, release.order)
-    found = {
+    ends_of = {
         "release": (release.low, release.high),
         "random": random_ends(graph.count, graph.edges, metrics.query_seed),
     }
@@ -251,10 +253,10 @@ def evaluate(
         "query_seed": metrics.query_seed,
     }
     if metrics.queries:
-        result["cut_queries"] = _cuts(true, found, graph, metrics, context)
+        result["cut_queries"] = _cuts(true, ends_of, graph, metrics, context)
     if metrics.degrees:
         result["degree_divergence"] = {
-            name: degree_divergence(true, ends, graph.count) for name, ends in found.items()
+            name: degree_divergence(true, ends, graph.count) for name, ends in ends_of.items()
         }
     if metrics.structure:
         result["structure"] = {
@@ -263,7 +265,7 @@ def evaluate(
                 "clustering": clustering(ends, graph.count, beat),
                 "assortativity": assortativity(ends, graph.count),
             }
-            for name, ends in {"true": true, **found}.items()
+            for name, ends in {"true": true, **ends_of}.items()
         }
     return result
 
@@ -438,9 +440,11 @@ def evaluation_pictures(
             picture(_NAME, "cut-queries", lambda axes: _cut_bars(axes, rows), _EVALUATION_INCHES)
         )
     if "structure" in evaluation:
-        found = evaluation["structure"]
+        structure = evaluation["structure"]
         drawn.append(
-            picture(_NAME, "structure", lambda axes: _structure(axes, found), _EVALUATION_INCHES)
+            picture(
+                _NAME, "structure", lambda axes: _structure(axes, structure), _EVALUATION_INCHES
+            )
         )
     return tuple(drawn)
 
@@ -448,9 +452,11 @@ def evaluation_pictures(
 def _cut_bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     axes.set_title("Errors of cut queries (private)")
     for sets, style in _STYLES.items():
-        own = [row for row in rows if row["sets"] == sets]
+        rows_of_size = [row for row in rows if row["sets"] == sets]
         for name in ("release", "random"):
-            shown = [(row["largest_size"], row[name]) for row in own if row[name] is not None]
+            shown = [
+                (row["largest_size"], row[name]) for row in rows_of_size if row[name] is not None
+            ]
             axes.plot(
                 [size for size, _ in shown],
                 [error for _, error in shown],

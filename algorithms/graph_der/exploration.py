@@ -41,7 +41,7 @@ CHUNK_POINTS: Final = 1 << 21
 def scores(matrix: Matrix, region: Ints, first: int, rows: int, least: float) -> Floats:
     """(rows, columns) scores of the points of some row lines of a region (4,); -inf: not
     admissible."""
-    top, bottom, left, right = (int(each) for each in region)
+    top, bottom, left, right = (int(edge) for edge in region)
     row = np.arange(first, first + rows)[:, None]
     column = np.arange(left + 1, right)[None, :]
     lowest = np.full((rows, column.size), np.inf)
@@ -95,10 +95,10 @@ class PlainKernel:
             pieces.place.tolist(),
             strict=True,
         ):
-            found = scores(matrix, regions[region], row, rows, least)
-            best = found.max(axis=1)
+            row_scores = scores(matrix, regions[region], row, rows, least)
+            best = row_scores.max(axis=1)
             with np.errstate(invalid="ignore"):
-                weights = np.exp(rate[region] * (found - best[:, None]))
+                weights = np.exp(rate[region] * (row_scores - best[:, None]))
             sums.highest[place : place + rows] = best
             sums.mass[place : place + rows] = np.where(best > -np.inf, weights.sum(axis=1), 0.0)
 
@@ -114,14 +114,16 @@ class PlainKernel:
         """See Kernel."""
         chosen = np.full((len(regions), 2), -1, np.int64)
         for number in np.flatnonzero(np.diff(sums.starts)).tolist():
-            own = slice(sums.starts[number], sums.starts[number + 1])
-            best = sums.highest[own].max()
+            candidates = slice(sums.starts[number], sums.starts[number + 1])
+            best = sums.highest[candidates].max()
             if best == -np.inf:
                 continue
-            weights = sums.mass[own] * np.exp(rate[number] * (sums.highest[own] - best))
+            weights = sums.mass[candidates] * np.exp(
+                rate[number] * (sums.highest[candidates] - best)
+            )
             row = int(regions[number, 0]) + 1 + picked(weights, float(uniform[0, number]))
-            found = scores(matrix, regions[number], row, 1, least)[0]
-            weights = np.exp(rate[number] * (found - found.max()))
+            point_scores = scores(matrix, regions[number], row, 1, least)[0]
+            weights = np.exp(rate[number] * (point_scores - point_scores.max()))
             column = picked(weights, float(uniform[1, number]))
             chosen[number] = row, regions[number, 2] + 1 + column
         return chosen
@@ -176,21 +178,21 @@ def splitting_points(
 
 def _pieces(regions: Ints, heights: Ints, widths: Ints, starts: Ints) -> Iterator[Pieces]:
     """All rows of all regions, this many points at a time."""
-    each = np.maximum(1, CHUNK_POINTS // np.maximum(1, widths))
-    parts = -(-heights // each)
+    rows_at_once = np.maximum(1, CHUNK_POINTS // np.maximum(1, widths))
+    parts = -(-heights // rows_at_once)
     region = np.repeat(np.arange(len(regions)), parts)
     number = np.arange(region.size) - np.repeat(np.cumsum(parts) - parts, parts)
-    offset = number * each[region]
-    rows = np.minimum(each[region], heights[region] - offset)
+    offset = number * rows_at_once[region]
+    rows = np.minimum(rows_at_once[region], heights[region] - offset)
     chunk = np.cumsum(rows * widths[region]) // CHUNK_POINTS
     bounds = np.flatnonzero(np.diff(chunk, prepend=-1)).tolist()
     for first, last in pairwise([*bounds, region.size]):
-        own = slice(first, last)
+        span = slice(first, last)
         yield Pieces(
-            region[own],
-            regions[region[own], 0] + 1 + offset[own],
-            rows[own],
-            starts[region[own]] + offset[own],
+            region[span],
+            regions[region[span], 0] + 1 + offset[span],
+            rows[span],
+            starts[region[span]] + offset[span],
         )
 
 
@@ -271,11 +273,11 @@ class _Exploration:
                 amount = budget.level(depth)
                 estimate, variance = self._noisy(ones, bounds, amount, f"counts {depth}")
                 open_ = (estimate < plan.dense * cells) & (estimate >= plan.few)
-            asked = np.flatnonzero(open_)
-            points[asked] = splitting_points(
+            open_places = np.flatnonzero(open_)
+            points[open_places] = splitting_points(
                 self.matrix,
-                bounds[asked],
-                plan.rate(bounds[asked], depth),
+                bounds[open_places],
+                plan.rate(bounds[open_places], depth),
                 plan.held(depth + 1),
                 self.context.noise(f"splits {depth}"),
                 tell,
@@ -357,9 +359,9 @@ def _upwards(tree: Tree) -> tuple[Floats, Floats]:
         inner = np.unique(parents)
         sums = np.bincount(parents, value[places], value.size)[inner]
         spread = np.bincount(parents, variance[places], value.size)[inner]
-        own = spread / (variance[inner] + spread)  # 0 where the node itself has no count
-        value[inner] = own * value[inner] + (1 - own) * sums
-        variance[inner] = (1 - own) * spread
+        own_weight = spread / (variance[inner] + spread)  # 0 where the node itself has no count
+        value[inner] = own_weight * value[inner] + (1 - own_weight) * sums
+        variance[inner] = (1 - own_weight) * spread
     return value, variance
 
 
@@ -368,18 +370,20 @@ def _share(value: Floats, variance: Floats, places: Ints, parents: Ints) -> None
     those that would fall below 0; in place."""
     size = value.size
     active = np.ones(places.size, np.bool_)
-    found = value[places]
+    shares = value[places]
     for _ in range(5):  # four children: the last round changes nothing
-        held, held_parents = places[active], parents[active]
-        sums = np.bincount(held_parents, value[held], size)
-        spread = np.bincount(held_parents, variance[held], size)
+        active_places, held_parents = places[active], parents[active]
+        sums = np.bincount(held_parents, value[active_places], size)
+        spread = np.bincount(held_parents, variance[active_places], size)
         lack = (value - sums)[held_parents]
-        found = np.zeros(places.size)
-        found[active] = value[held] + lack * variance[held] / spread[held_parents]
-        if not (found < 0).any():
+        shares = np.zeros(places.size)
+        shares[active] = (
+            value[active_places] + lack * variance[active_places] / spread[held_parents]
+        )
+        if not (shares < 0).any():
             break
-        active &= found >= 0
-    value[places] = np.maximum(found, 0.0)
+        active &= shares >= 0
+    value[places] = np.maximum(shares, 0.0)
 
 
 def rounded(values: Floats, most: Ints, source: NoiseSource) -> Ints:

@@ -175,7 +175,7 @@ class Budget:
 
     def spent(self, depth: int) -> Fraction:
         """The budget that a whole path spends; at most epsilon."""
-        return sum((each for _, each in self.path(depth)), Fraction(0))
+        return sum((share for _, share in self.path(depth)), Fraction(0))
 
 
 def _down(value: float) -> Fraction:

@@ -41,8 +41,8 @@ def _step(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats, kept: Ints) ->
     with np.errstate(divide="ignore"):
         up = np.log((ones - kept).astype(float)) + np.log((asked - kept).astype(float))
         down = np.log(kept + 1.0) + np.log((cells - ones - asked + kept + 1).astype(float))
-    held: Floats = log_odds + up - down
-    return held
+    slope: Floats = log_odds + up - down
+    return slope
 
 
 def mode(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> Ints:
@@ -86,8 +86,8 @@ def weights(
     logs = np.zeros(kept.shape)
     np.cumsum(np.where(beyond, -np.inf, steps)[:, :-1], axis=1, out=logs[:, 1:])
     logs[beyond] = -np.inf
-    held: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return held
+    masses: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return masses
 
 
 def draw(
@@ -112,13 +112,15 @@ def draw(
         size = int(sizes[rows].max())
         for start in range(0, rows.size, max(1, _BATCH // size)):
             beat()
-            own = rows[start : start + max(1, _BATCH // size)]
-            mass = weights(cells[own], ones[own], asked[own], log_odds[own], first[own], size)
-            mass[np.arange(size) >= sizes[own, None]] = 0
+            batch = rows[start : start + max(1, _BATCH // size)]
+            mass = weights(
+                cells[batch], ones[batch], asked[batch], log_odds[batch], first[batch], size
+            )
+            mass[np.arange(size) >= sizes[batch, None]] = 0
             sums = np.cumsum(mass, axis=1, dtype=np.longdouble)
-            target = uniform[own] * sums[:, -1]
+            target = uniform[batch] * sums[:, -1]
             place = (sums <= target[:, None]).sum(axis=1)
-            drawn[own] += np.minimum(place, sizes[own] - 1)
+            drawn[batch] += np.minimum(place, sizes[batch] - 1)
     return drawn
 
 
@@ -191,18 +193,18 @@ def arrange(
     blocks = list(_blocks(leaves, keys, starts))
     function = partial(arranged, space=space, context=context, blocks=len(blocks))
     parts = context.map_blocks(function, blocks)
-    found = np.concatenate([part.keys for part in parts])
-    found.sort()
-    return Arranged(found, sum(part.kept for part in parts))
+    all_keys = np.concatenate([part.keys for part in parts])
+    all_keys.sort()
+    return Arranged(all_keys, sum(part.kept for part in parts))
 
 
 def _blocks(leaves: Leaves, keys: Ints, starts: Ints) -> Iterator[Block]:
     work = np.cumsum(leaves.asked + np.diff(starts)) // BLOCK_EDGES
     bounds = np.flatnonzero(np.diff(work, prepend=-1)).tolist()
     for number, (first, last) in enumerate(pairwise([*bounds, work.size])):
-        own = slice(first, last)
+        span = slice(first, last)
         part = Leaves(
-            leaves.bounds[own], leaves.cells[own], leaves.asked[own], leaves.log_odds[own]
+            leaves.bounds[span], leaves.cells[span], leaves.asked[span], leaves.log_odds[span]
         )
         begin, end = starts[first], starts[last]
         yield Block(number, part, keys[begin:end], starts[first : last + 1] - begin)
@@ -232,10 +234,10 @@ def _some(ones: Ints, number: Ints, source: NoiseSource) -> NDArray[np.bool_]:
     leaf = np.repeat(np.arange(ones.size), ones)
     chosen: NDArray[np.bool_] = (number == ones)[leaf]
     open_ = np.flatnonzero(((number > 0) & (number < ones))[leaf])
-    own = leaf[open_]
-    order = np.lexsort((source.words(open_.size), own))
-    rank = np.arange(open_.size) - np.searchsorted(own, own)
-    chosen[open_[order]] = rank < number[own]
+    leaf_of_open = leaf[open_]
+    order = np.lexsort((source.words(open_.size), leaf_of_open))
+    rank = np.arange(open_.size) - np.searchsorted(leaf_of_open, leaf_of_open)
+    chosen[open_[order]] = rank < number[leaf_of_open]
     return chosen
 
 
@@ -253,15 +255,15 @@ class _Zeros:
 
     def tried(self, needed: Ints, beat: partial[None]) -> Ints:
         """By rejection: cells are drawn until each leaf has its number."""
-        wanted = needed.copy()
+        still_needed = needed.copy()
         result = np.zeros(0, np.int64)
         # words from here on would favour the first cells of an area
         limit = (1 << 64) // self._area.astype(object) * self._area.astype(object) - 1
         limits = limit.astype(np.uint64)
         areas = self._area.astype(np.uint64)
-        while wanted.any():
+        while still_needed.any():
             beat()
-            leaf = np.repeat(np.arange(wanted.size, dtype=np.int32), wanted)
+            leaf = np.repeat(np.arange(still_needed.size, dtype=np.int32), still_needed)
             words = self._source.words(leaf.size)
             good = words <= limits[leaf]
             place = (words % areas[leaf]).astype(np.int64)
@@ -272,9 +274,9 @@ class _Zeros:
             beat()
             good = ~_within(keys, self._true) & ~_within(keys, result)
             good[1:] &= keys[1:] != keys[:-1]
-            wanted = wanted - np.bincount(leaf[good], minlength=wanted.size)
+            still_needed = still_needed - np.bincount(leaf[good], minlength=still_needed.size)
             result = np.concatenate((result, keys[good]))
-            if wanted.any():
+            if still_needed.any():
                 result.sort()
         return result
 
@@ -405,17 +407,17 @@ def publish(
     del table
     context.progress(0.6, "making counts consistent")
     counts = whole_counts(tree, plan, context)
-    held = leaf_map(plan.grid, tree.bounds[tree.leaves])
-    leaf = held[rows // plan.grid.step, columns // plan.grid.step]
-    del held
+    leaf_of_block = leaf_map(plan.grid, tree.bounds[tree.leaves])
+    leaf = leaf_of_block[rows // plan.grid.step, columns // plan.grid.step]
+    del leaf_of_block
     space = Space(plan.grid.vertices, plan.grid.triangle)
-    found = arrange(_asked(tree, counts, plan), rows, columns, leaf, space, context)
-    first, second = np.divmod(found.keys, plan.grid.vertices)
+    arranged = arrange(_asked(tree, counts, plan), rows, columns, leaf, space, context)
+    first, second = np.divmod(arranged.keys, plan.grid.vertices)
     if not plan.grid.triangle:
-        first, second = symmetric(found, plan.grid.vertices, context.noise("symmetry"))
+        first, second = symmetric(arranged, plan.grid.vertices, context.noise("symmetry"))
     context.progress(0.86, "arranging")
     ends = first.astype(np.int32), second.astype(np.int32)
-    return Release(plan, labelling, tree, counts, *ends, order, found.kept)
+    return Release(plan, labelling, tree, counts, *ends, order, arranged.kept)
 
 
 def whole_counts(tree: Tree, plan: Plan, context: Context) -> Ints:

@@ -111,8 +111,8 @@ class Grid:
         for first in range(0, blocks, _BEAT_ROWS):
             beat()
             last = min(first + _BEAT_ROWS, blocks)
-            own = slice(*np.searchsorted(cells, (first * blocks, last * blocks)))
-            table[1 + cells[own] // blocks, 1 + cells[own] % blocks] = number[own]
+            span = slice(*np.searchsorted(cells, (first * blocks, last * blocks)))
+            table[1 + cells[span] // blocks, 1 + cells[span] % blocks] = number[span]
             for row in range(first + 1, last + 1):
                 np.cumsum(table[row], dtype=np.int32, out=table[row])
                 table[row] += table[row - 1]
@@ -147,10 +147,10 @@ def children(regions: Ints, points: Ints) -> Ints:
 
 def leaf_map(grid: Grid, leaves: Ints) -> NDArray[np.int32]:
     """(blocks, blocks) number of the leaf that a block lies in; -1 outside all."""
-    held = np.full((grid.blocks, grid.blocks), -1, np.int32)
+    leaf_of_block = np.full((grid.blocks, grid.blocks), -1, np.int32)
     for number, (top, bottom, left, right) in enumerate(leaves.tolist()):
-        held[top:bottom, left:right] = number
-    return held
+        leaf_of_block[top:bottom, left:right] = number
+    return leaf_of_block
 
 
 # What the plain and the compiled kernel of splitting points take and give. Spec: graph-der,
@@ -266,9 +266,9 @@ class BlockPlan:
         if not self.grid:
             return 1
         budget = float(self.epsilon * (self.shares[2] + self.shares[3])) / self.inflation
-        wanted = round(math.sqrt(2 * size * budget / _COARSE) / 3)
+        ranges_wanted = round(math.sqrt(2 * size * budget / _COARSE) / 3)
         most = min(self.vertices // 2, math.isqrt(self.max_cells))
-        return max(1, min(max(wanted, LEAST_RANGES), most))
+        return max(1, min(max(ranges_wanted, LEAST_RANGES), most))
 
     def expected_cells(self, size: int) -> int:
         """About how many fine cells suit this many edges."""
@@ -317,13 +317,13 @@ def sides_of(grid: Coarse, counts: Ints, plan: BlockPlan) -> Ints:
     widths = np.diff(grid.borders)
     most = np.minimum(np.minimum(widths[rows], widths[columns]), MOST_PARTS)
     budget = float(plan.epsilon * plan.shares[3]) / plan.inflation
-    wanted = np.sqrt(np.maximum(counts, 0) * budget / _FINE)
+    sides_wanted = np.sqrt(np.maximum(counts, 0) * budget / _FINE)
     while True:
-        sides = np.clip(np.ceil(wanted), 1, np.maximum(most, 1)).astype(np.int64)
+        sides = np.clip(np.ceil(sides_wanted), 1, np.maximum(most, 1)).astype(np.int64)
         total = int((sides * sides).sum())
         if total <= plan.max_cells or int(sides.max()) == 1:
             return sides
-        wanted *= min(0.97, math.sqrt(plan.max_cells / total))
+        sides_wanted *= min(0.97, math.sqrt(plan.max_cells / total))
 
 
 def measure(low: Labels, high: Labels, plan: BlockPlan, context: Context) -> Measured:

@@ -209,14 +209,14 @@ def _verified(
     params: Parameters, builder: ReportBuilder, declared: bool
 ) -> tuple[VerifiedStatement, ...]:
     conditions = vertex_conditions(declared)
-    said: dict[str, Any] = {"floating": _FLOATING, "conditions": conditions}
+    common: dict[str, Any] = {"floating": _FLOATING, "conditions": conditions}
     one = builder.laplace_line(
-        "a", "one undirected edge more or less", params.epsilon / params.k, **said
+        "a", "one undirected edge more or less", params.epsilon / params.k, **common
     )
     if params.k == 1:
         return (one,)
     change = f"any {params.k} edges together"
-    return one, builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **said)
+    return one, builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **common)
 
 
 def _noise(
@@ -225,10 +225,12 @@ def _noise(
     if seen is None:
         return (builder.noise("counts of regions", None),)
     budget = seen.plan.budget
-    parts = {f"counts at depth {depth}": each for depth, each in enumerate(budget.levels, start=1)}
+    parts = {
+        f"counts at depth {depth}": level for depth, level in enumerate(budget.levels, start=1)
+    }
     parts["counts of leaves"] = budget.leaf
     touched = params.k * (1 + builder.paper)
-    return tuple(builder.noise(part, touched / each) for part, each in parts.items())
+    return tuple(builder.noise(part, touched / level) for part, level in parts.items())
 
 
 def labelling_words(labelling: Labelling | None) -> str:
@@ -257,22 +259,22 @@ def _assumptions(seen: Seen | None) -> tuple[str, ...]:
 
 
 def _caveats(params: Parameters, paper: bool, seen: Seen | None) -> tuple[str, ...]:
-    held = [ONE_RELEASE]
+    sentences = [ONE_RELEASE]
     if seen is not None and not seen.declared:
-        held.append(
+        sentences.append(
             "The vertex set is taken from the edges: vertices without an edge are missing, and "
             "that a vertex has an edge is not protected."
         )
     if paper:
-        held += [NOT_VERIFIED, OUTSIDE_BUDGET]
+        sentences += [NOT_VERIFIED, OUTSIDE_BUDGET]
     else:
-        held.append(
+        sentences.append(
             "Add sampler_epsilon to the epsilon of every line and sampler_delta to its delta: "
             "points and kept edges are drawn from distribution functions in floating point."
         )
     if params.metrics is not None:
-        held.append(EVALUATED)
-    return tuple(held)
+        sentences.append(EVALUATED)
+    return tuple(sentences)
 
 
 def leaf_error(plan: Plan) -> dict[str, Any]:
@@ -291,7 +293,7 @@ def budget_table(plan: Plan) -> dict[str, dict[str, str]]:
     """By the depth of a leaf: what its path has spent on what, and what is left over."""
     table = {}
     for depth in range(plan.height + 1):
-        row = {what: amount(much) for what, much in plan.budget.path(depth) if much}
+        row = {use: amount(much) for use, much in plan.budget.path(depth) if much}
         row["unspent"] = amount(plan.budget.epsilon - plan.budget.spent(depth))
         table[str(depth)] = row
     return table
@@ -368,16 +370,16 @@ class SeenBlocks:
 def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> PrivacyReport:
     """The report of a run, planned or done."""
     builder = ReportBuilder(NAME, "tacit algorithms.graph_der", "sound", "edge")
-    said: dict[str, Any] = {"conditions": vertex_conditions(seen is None or seen.declared)}
+    common: dict[str, Any] = {"conditions": vertex_conditions(seen is None or seen.declared)}
     lines = [
         builder.laplace_line(
-            "a", "one undirected edge more or less", params.epsilon / params.k, **said
+            "a", "one undirected edge more or less", params.epsilon / params.k, **common
         )
     ]
     if params.k > 1:
         change = f"any {params.k} edges together"
-        lines.append(builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **said))
-    asked = [
+        lines.append(builder.laplace_line("b", change, params.epsilon, privacy_unit=None, **common))
+    queries = [
         (name, touched, share)
         for name, touched, share in zip(QUERIES, TOUCHED, params.shares_of_blocks, strict=True)
         if share
@@ -392,13 +394,13 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
         },
         sensitivity=tuple(
             SensitivityStatement(value=str(touched * params.k), source="declared", part=name)
-            for name, touched, _ in asked
+            for name, touched, _ in queries
         ),
         verified=tuple(lines),
         charged=builder.charge(params.epsilon / params.k),
         noise=tuple(
             builder.noise(name, touched * params.k / (params.epsilon * share))
-            for name, touched, share in asked
+            for name, touched, share in queries
         ),
         sampler=sampler_delta(5 * params.k, params.epsilon),
         method="queries whose parts of epsilon add up exactly, as fractions; an edge is one coarse "
@@ -438,7 +440,7 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
         error=_forecast(params, seen),
-        details=_block_details(params, seen, asked),
+        details=_block_details(params, seen, queries),
     )
 
 
@@ -446,7 +448,7 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     """From the released number of edges, or the guessed one; none without either."""
     shares, epsilon = params.shares_of_blocks, params.epsilon / params.k
     if shares[1] == 1:
-        found: dict[str, Any] = {
+        error: dict[str, Any] = {
             "basis": "the noise of a degree, before it is drawn to the law of all degrees; edges "
             "between ranges of labels follow from degrees alone, and have no forecast",
             "degree_deviation": math.sqrt(laplace_variance(float(2 / epsilon))),
@@ -454,18 +456,18 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
         size = params.edges_hint if seen is None else seen.measured.size
         vertices = params.vertices if seen is None else seen.plan.vertices
         if size is None or vertices is None:
-            return by_size(found, found["degree_deviation"], "a mean degree")
+            return by_size(error, error["degree_deviation"], "a mean degree")
         mean = 2 * size / vertices
-        relative = found["degree_deviation"] / mean
+        relative = error["degree_deviation"] / mean
         figure = f"the noise of a degree is {relative:.2g} of their mean, {mean:.3g}"
-        return with_verdict(found, by_error(relative), figure)
-    found = {
+        return with_verdict(error, by_error(relative), figure)
+    error = {
         "basis": "edges in a rectangle of labels over a part of all pairs: the noise of the coarse "
         "and fine counts in it together, within a factor of 2 on the graphs tried, and in addition "
         "at most half the edges of the parts that its border cuts",
     }
     if shares[1]:
-        found["degree_deviation"] = math.sqrt(laplace_variance(float(2 / (epsilon * shares[1]))))
+        error["degree_deviation"] = math.sqrt(laplace_variance(float(2 / (epsilon * shares[1]))))
     size = params.edges_hint
     if seen is not None:
         plan, size, parts = seen.plan, seen.measured.size, seen.measured.parts.size
@@ -473,17 +475,19 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
         plan = BlockPlan(2 * size, params.epsilon, shares, params.k, params.max_cells)
         parts = plan.expected_cells(size)
     else:
-        return without_verdict(found, "needs edges_hint, or the number of edges that is released")
+        return without_verdict(error, "needs edges_hint, or the number of edges that is released")
     ranges = plan.ranges(size)
     deviations = {area: plan.rectangle_deviation(area, ranges, parts) for area in _AREAS}
     relative = deviations[_AREAS[0]] / float(_AREAS[0] * size)
     figure = f"a tenth of all pairs errs by {relative:.2g} of a tenth of the edges"
-    found |= {
+    error |= {
         "edges": size,
         "cells": parts,
-        "rectangle_deviation": {format_exact(area): each for area, each in deviations.items()},
+        "rectangle_deviation": {
+            format_exact(area): deviation for area, deviation in deviations.items()
+        },
     }
-    return with_verdict(found, by_error(relative), figure)
+    return with_verdict(error, by_error(relative), figure)
 
 
 def _forecast_of_der(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:

@@ -229,14 +229,16 @@ def _flip(
     graph = adjacency(released, compiled=can_compile(50 * released.edges))
     beat = partial(context.progress, 0.5, "eigenvectors")
     count = min(params.k, dataset.count)
-    found = flipped_spectrum(graph, law, count, beat)
-    findings = found_in_flips(found, params.mode, seed, context)
+    spectrum_of_flips = flipped_spectrum(graph, law, count, beat)
+    findings = found_in_flips(spectrum_of_flips, params.mode, seed, context)
     published = {
         "probability": f"{law.threshold}/{WORD}",
         "released_edges": released.edges,
         "noisy_edges": edges,
         "noise_deviation": law.variance**0.5,
-        "eigenvalues": (np.sign(found.raw) * found.spectrum.values).tolist(),
+        "eigenvalues": (
+            np.sign(spectrum_of_flips.raw) * spectrum_of_flips.spectrum.values
+        ).tolist(),
     }
     files = (_flipped_file(released, law),) if params.mode == "publish" else ()
     facts = Facts(dataset.count, dataset.declared, None, noisy_edges=edges)
@@ -245,7 +247,7 @@ def _flip(
     )
     if params.metrics is None:
         return outcome
-    theory = partial(squared_cosine_of_flips, noise=found.noise)
+    theory = partial(squared_cosine_of_flips, noise=spectrum_of_flips.noise)
     truth = adjacency(dataset, compiled=can_compile(50 * dataset.edges))
     compared = evaluate(truth, findings, count, theory, params.metrics, context)
     return replace(outcome, evaluation=compared | _counts(dataset))
@@ -269,7 +271,7 @@ def _release(settings: Settings, vertices: int, seed: int, context: Context) -> 
 
 
 def _iteration_result(iteration: Iteration, sigma: Fraction) -> dict[str, Any]:
-    deviations = [float(each.variance) ** 0.5 * iteration.unit for each in iteration.iterates]
+    deviations = [float(iterate.variance) ** 0.5 * iteration.unit for iterate in iteration.iterates]
     return {"unit": iteration.unit, "noise_deviation": deviations, "sigma": float(sigma)}
 
 
@@ -300,8 +302,8 @@ class _MatrixFile:
 
     def matrix(self, file: ResultFile) -> NDArray[Any]:
         """A view of the same bytes."""
-        held = np.frombuffer(file.content, self._type, offset=self._start)
-        return held.reshape(self._shape)
+        entries = np.frombuffer(file.content, self._type, offset=self._start)
+        return entries.reshape(self._shape)
 
 
 def _flipped_file(released: EdgeList, law: Flip) -> ResultFile:
@@ -320,8 +322,8 @@ def _iterates_file(iteration: Iteration) -> ResultFile:
     buffer = io.BytesIO()
     first = iteration.iterates[0].cells
     header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
-    for each in iteration.iterates:
-        buffer.write(each.cells.data)
+    for step in iteration.iterates:
+        buffer.write(step.cells.data)
     return ResultFile.binary(
         "iterates.npy",
         buffer.getvalue(),

@@ -91,8 +91,8 @@ def normalised_mutual_information(one: NDArray[np.int64], other: NDArray[np.int6
 
 
 def _entropy(shares: Floats) -> float:
-    held = shares[shares > 0]
-    return float(-(held * np.log(held)).sum())
+    present = shares[shares > 0]
+    return float(-(present * np.log(present)).sum())
 
 
 def squared_distance(one: Floats, other: Floats) -> float:
@@ -107,8 +107,8 @@ def _unit(scores: Floats) -> Floats:
 
 def overlap(one: Floats, other: Floats, top: int) -> float:
     """The share of common vertices among the `top` highest scores (n,) of both."""
-    held = min(top, len(one))
-    return np.intersect1d(ranking(one)[:held], ranking(other)[:held]).size / held
+    compared = min(top, len(one))
+    return np.intersect1d(ranking(one)[:compared], ranking(other)[:compared]).size / compared
 
 
 def cosines(truth: Floats, found: Floats) -> Floats:
@@ -136,14 +136,14 @@ def clusterings(vectors: Floats, count: int, seed: int, beat: Beat = quiet) -> l
 
 def agreement(one: list[Labels], other: list[Labels]) -> float:
     """The mean NMI over all pairs of one of each."""
-    found = [normalised_mutual_information(a, b) for a, b in product(one, other)]
-    return float(np.mean(found))
+    agreements = [normalised_mutual_information(a, b) for a, b in product(one, other)]
+    return float(np.mean(agreements))
 
 
 def self_agreement(one: list[Labels]) -> float:
     """The mean NMI over the pairs; 1 for a single one."""
-    found = [normalised_mutual_information(a, b) for a, b in combinations(one, 2)]
-    return float(np.mean(found)) if found else 1.0
+    agreements = [normalised_mutual_information(a, b) for a, b in combinations(one, 2)]
+    return float(np.mean(agreements)) if agreements else 1.0
 
 
 def evaluate(
@@ -159,25 +159,28 @@ def evaluate(
     assert findings.spectrum is not None
     beat = partial(context.progress, 0.97, "evaluating")
     truth = reference_spectrum(graph, k, beat)
-    found = Spectrum(findings.spectrum.values, findings.spectrum.scaled[:, :k])
-    cosine = cosines(truth.vectors, found.vectors)
+    released_spectrum = Spectrum(findings.spectrum.values, findings.spectrum.scaled[:, :k])
+    cosine = cosines(truth.vectors, released_spectrum.vectors)
     result: dict[str, Any] = {
         "eigenvalues": truth.values.tolist(),
         "ev_cosine": cosine.tolist(),
-        "ev_ratio": ratios(truth.vectors, found.vectors).tolist(),
+        "ev_ratio": ratios(truth.vectors, released_spectrum.vectors).tolist(),
         "ev_ratio_note": "a guess at what the source's table of ratios shows",
-        "subspace_share": subspace_share(truth.vectors, found.vectors),
+        "subspace_share": subspace_share(truth.vectors, released_spectrum.vectors),
     }
-    scores, noisy = centrality(truth.scaled), centrality(found.scaled)
+    scores, noisy = centrality(truth.scaled), centrality(released_spectrum.scaled)
     result["n_mse"] = squared_distance(scores, noisy)
     result["overlap"] = [
         {"top": top, "share": overlap(scores, noisy, top)}
         for top in metrics.top
         if top <= graph.count
     ]
-    own = clusterings(truth.vectors, metrics.clusterings, metrics.seed, beat)
-    private = clusterings(found.vectors, metrics.clusterings, metrics.seed + 1, beat)
-    result["nmi"] = {"original": self_agreement(own), "private": agreement(own, private)}
+    own_clusterings = clusterings(truth.vectors, metrics.clusterings, metrics.seed, beat)
+    private = clusterings(released_spectrum.vectors, metrics.clusterings, metrics.seed + 1, beat)
+    result["nmi"] = {
+        "original": self_agreement(own_clusterings),
+        "private": agreement(own_clusterings, private),
+    }
     if theory is not None:
         result["squared_cosine_by_theory"] = [theory(float(value)) for value in truth.values]
     return result

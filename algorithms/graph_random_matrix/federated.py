@@ -88,25 +88,25 @@ def aggregate(
 ) -> Outcome:
     """The matrix of the rows that came, in order of vertices."""
     params = asked_of(params, stance)
-    asked = encoded(params)
+    encoding = encoded(params)
     context.progress(0.2, "reading rows")
     rows = {report.curator: report.values for _, report in collected.reports}
-    vertices = tuple(each for each in asked.vertices if each in rows)
-    release = Release(asked.projection, asked.sigma, "sound", 2 * asked.length)
+    vertices = tuple(vertex for vertex in encoding.vertices if vertex in rows)
+    release = Release(encoding.projection, encoding.sigma, "sound", 2 * encoding.length)
     matrix = np.array([rows[vertex] for vertex in vertices], release.cell_type())
-    matrix = matrix.reshape(len(vertices), asked.projection.columns)
+    matrix = matrix.reshape(len(vertices), encoding.projection.columns)
     with one_thread():
         gram = gram_of(matrix)
     findings = found_in_matrix(
         release,
         matrix,
         gram,
-        settings_of(params, "sound", len(asked.vertices)),
+        settings_of(params, "sound", len(encoding.vertices)),
         params.mode,
         context,
         vectors=params.mode != "publish",
     )
-    facts = Facts(len(asked.vertices), True, release)
+    facts = Facts(len(encoding.vertices), True, release)
     published = matrix_result(release)
     outcome = outcome_of(
         np.array(vertices),
@@ -116,19 +116,19 @@ def aggregate(
         findings,
         published,
         (matrix_file(matrix),),
-        asked.projection.seed,
+        encoding.projection.seed,
         context,
     )
-    return replace(outcome, report=_of_rows(outcome.report, asked))
+    return replace(outcome, report=_of_rows(outcome.report, encoding))
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     """The report that a result would carry. Raises Invalid."""
     params = asked_of(params, stance)
-    asked = encoded(params)
-    release = Release(asked.projection, asked.sigma, "sound", 2 * asked.length)
-    facts = Facts(len(asked.vertices), True, release)
-    return _of_rows(spectrum_report(params, "sound", facts), asked)
+    encoding = encoded(params)
+    release = Release(encoding.projection, encoding.sigma, "sound", 2 * encoding.length)
+    facts = Facts(len(encoding.vertices), True, release)
+    return _of_rows(spectrum_report(params, "sound", facts), encoding)
 
 
 def _of_rows(report: PrivacyReport, asked: RowReports) -> PrivacyReport:

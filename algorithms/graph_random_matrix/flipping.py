@@ -117,10 +117,10 @@ def flipped(graph: EdgeList, law: Flip, context: Context) -> EdgeList:
         there = law.coins(context.noise(STAGE, block), end - begin)
         low, high = np.searchsorted(numbers, [begin, end])
         there[numbers[low:high] - begin] ^= True
-        found = np.flatnonzero(there) + begin
-        first = np.searchsorted(starts, found, side="right") - 1
+        pair_places = np.flatnonzero(there) + begin
+        first = np.searchsorted(starts, pair_places, side="right") - 1
         firsts.append(first.astype(np.int32))
-        seconds.append((found - offsets[first]).astype(np.int32))
+        seconds.append((pair_places - offsets[first]).astype(np.int32))
     return replace(
         graph,
         first=np.concatenate(firsts),
@@ -195,12 +195,12 @@ def _eigenpairs(
 
     def multiplied(vector: Any) -> Any:
         beat()
-        held = np.asarray(vector, np.float64).reshape(-1)
-        rest = probability * (held.sum() - held)
-        return (sums(held) - rest) / (1 - 2 * probability)
+        dense = np.asarray(vector, np.float64).reshape(-1)
+        rest = probability * (dense.sum() - dense)
+        return (sums(dense) - rest) / (1 - 2 * probability)
 
     if n <= SMALL or count >= n - 1:
-        values, vectors = np.linalg.eigh(np.column_stack([multiplied(each) for each in np.eye(n)]))
+        values, vectors = np.linalg.eigh(np.column_stack([multiplied(row) for row in np.eye(n)]))
     else:
         from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -302,18 +302,18 @@ def chosen_estimator(
     """The choice; edges: their noisy number, in place of the guessed mean degree. Raises what
     `check_parameters` raises, and BadEpsilon."""
     check_parameters(params, stance)
-    asked = params.estimator_of(stance)
+    estimator_asked = params.estimator_of(stance)
     if stance == "paper":
-        return Choice(asked, "range", {"asked": asked, "chosen": "range"})
-    described: dict[str, Any] = {"asked": asked}
+        return Choice(estimator_asked, "range", {"asked": estimator_asked, "chosen": "range"})
+    described: dict[str, Any] = {"asked": estimator_asked}
     chosen: Estimator | None = None
     counts_edges = False
     degree = float(params.mean_degree)
     if edges is not None and vertices:
         degree = 2 * edges / vertices
         described["noisy_edges"] = edges
-    if asked != "auto":
-        chosen = asked
+    if estimator_asked != "auto":
+        chosen = estimator_asked
     else:
         limit = flip_limit(params)
         rivals: tuple[Estimator, ...] = ("flip", "degrees")
@@ -324,8 +324,8 @@ def chosen_estimator(
         elif vertices is not None:
             counts_edges = rivals[0] == "flip"
             cosines = expected_cosines(params, vertices, degree)
-            chosen = max((cosines[each], each) for each in rivals)[1]
-            described["no_signal_expected"] = no_signal({each: cosines[each] for each in rivals})
+            chosen = max((cosines[rival], rival) for rival in rivals)[1]
+            described["no_signal_expected"] = no_signal({rival: cosines[rival] for rival in rivals})
         elif params.delta == 0:
             chosen = "flip"
         elif limit == 0:
@@ -352,7 +352,7 @@ def chosen_estimator(
             }
             for size in sizes
         }
-    return Choice(asked, chosen, described, counts_edges)
+    return Choice(estimator_asked, chosen, described, counts_edges)
 
 
 def expected_cosines(

@@ -100,8 +100,8 @@ class Spectrum:
     @property
     def vectors(self) -> Floats:
         """(n, k) of unit columns; zero where the value is zero."""
-        held = self.values[: self.scaled.shape[1]]
-        return self.scaled / np.where(held > 0, held, 1.0)
+        positive = self.values[: self.scaled.shape[1]]
+        return self.scaled / np.where(positive > 0, positive, 1.0)
 
 
 def singular_values(gram: Floats) -> tuple[Floats, Floats]:

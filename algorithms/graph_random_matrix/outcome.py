@@ -116,7 +116,7 @@ def _vectors(axes: Axes, cosines: Sequence[float], theory: Sequence[float] | Non
     places = range(1, len(cosines) + 1)
     axes.bar(places, [abs(cosine) for cosine in cosines], color=BLUE, label="released")
     if theory is not None:
-        expected = [max(each, 0.0) ** 0.5 for each in theory]
+        expected = [max(value, 0.0) ** 0.5 for value in theory]
         axes.plot(places, expected, "_", color=GREY, markersize=14, label="foretold")
     axes.set_xticks(places)
     axes.set_ylim(0, 1.02)
@@ -127,7 +127,7 @@ def _vectors(axes: Axes, cosines: Sequence[float], theory: Sequence[float] | Non
 
 def _overlap(axes: Axes, shares: Sequence[Mapping[str, Any]]) -> None:
     axes.set_title("Most influential vertices found (private)")
-    names = [f"first {each['top']}" for each in shares]
+    names = [f"first {share['top']}" for share in shares]
     axes.bar(names, [share["share"] for share in shares], color=BLUE)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share that is right")
@@ -228,7 +228,7 @@ def _vertices_file(vertices: Names, findings: Findings, context: Context) -> Res
     text.write(line_of(columns))
     for first in range(0, len(vertices), ROWS):
         context.progress(0.85, "writing")
-        parts = {name: each[first : first + ROWS].tolist() for name, each in columns.items()}
+        parts = {name: column[first : first + ROWS].tolist() for name, column in columns.items()}
         if "score" in parts:
             parts["score"] = [f"{score:.9g}" for score in parts["score"]]
         text.write(written(zip(*parts.values(), strict=True)))
@@ -260,10 +260,10 @@ def clusters(
     large = len(points) > LARGE
     best, least = np.zeros(len(points), np.int64), np.inf
     for _ in range(RESTARTS_OF_LARGE if large else RESTARTS):
-        held = points
+        sampled = points
         if large:
-            held = points[generator.choice(len(points), SAMPLE, replace=False)]
-        start = spread_start(held, np.ones(len(held)), count, generator, beat)
+            sampled = points[generator.choice(len(points), SAMPLE, replace=False)]
+        start = spread_start(sampled, np.ones(len(sampled)), count, generator, beat)
         labels, inertia = _lloyd(points, start, beat)
         if inertia < least:
             best, least = labels, inertia

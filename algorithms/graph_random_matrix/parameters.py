@@ -428,8 +428,8 @@ def _privacy(
     if sigma is not None:
         rho = float(1 / sigma**2) * (1 + 1e-15)
         # Rounded up by far more than the conversion errs, to few digits.
-        found = zcdp_epsilon(rho, float(delta) * (1 - 1e-9))
-        epsilon = Fraction(math.ceil(found * 2**40), 2**40)
+        spent = zcdp_epsilon(rho, float(delta) * (1 - 1e-9))
+        epsilon = Fraction(math.ceil(spent * 2**40), 2**40)
         extra = gaussian_sampler_delta(entries, epsilon)
         if extra > delta / 10**9:
             raise BadSigma("so little noise protects nothing", pointer="/params/sigma")

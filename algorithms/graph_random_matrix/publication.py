@@ -63,16 +63,16 @@ def product(rows: Rows, matrix: Entries, *, compiled: bool = False) -> Signed:
         return _signs(rows, matrix)
     if matrix.kind == "sparse":
         return _sparse(rows, matrix)
-    held = matrix.values
-    return _summed(rows, matrix.columns, np.dtype(np.int64), lambda places: held[places])
+    entries = matrix.values
+    return _summed(rows, matrix.columns, np.dtype(np.int64), lambda places: entries[places])
 
 
 def dense_product(
     rows: Rows, matrix: NDArray[np.int32], *, compiled: bool = False
 ) -> NDArray[np.int64]:
     """The same of any integers (n, k)."""
-    found = product(rows, Entries("gaussian", matrix.shape[1], matrix, 0), compiled=compiled)
-    return found.astype(np.int64, copy=False)
+    products = product(rows, Entries("gaussian", matrix.shape[1], matrix, 0), compiled=compiled)
+    return products.astype(np.int64, copy=False)
 
 
 def _signs(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
@@ -261,17 +261,17 @@ def publish(
     try:
         if graph.entries >= spread_entries:
             batch: list[Rows] = []
-            for each in blocks:
-                batch.append(each)
+            for block in blocks:
+                batch.append(block)
                 if len(batch) == _BATCH:
                     gram += _handed(batch, part, context, sink)
                     batch = []
             gram += _handed(batch, part, context, sink)
         else:
-            for each in blocks:
-                cells, own = part(each)
-                sink(each, cells)
-                gram += own
+            for block in blocks:
+                cells, gram_of_block = part(block)
+                sink(block, cells)
+                gram += gram_of_block
     finally:
         forget()
     context.progress(0.6, "adding noise")
@@ -281,17 +281,17 @@ def publish(
 def _handed(batch: list[Rows], part: BlockRelease, context: Context, sink: Sink) -> Floats:
     columns = part.release.projection.columns
     gram = np.zeros((columns, columns))
-    for each, (cells, own) in zip(batch, context.map_blocks(part, batch), strict=True):
-        sink(each, cells)
-        gram += own
+    for block, (cells, gram_of_block) in zip(batch, context.map_blocks(part, batch), strict=True):
+        sink(block, cells)
+        gram += gram_of_block
     return gram
 
 
 def _told(graph: Adjacency, rows: int, context: Context) -> Iterator[Rows]:
     tell = partial(context.progress, stage="adding noise")
-    for each in graph.blocks(rows):
-        tell(0.1 + 0.5 * each.first / graph.count)
-        yield each
+    for block in graph.blocks(rows):
+        tell(0.1 + 0.5 * block.first / graph.count)
+        yield block
 
 
 # X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
@@ -353,16 +353,16 @@ def iterate(
     steps: list[Iterate] = []
     for step in range(iterations):
         beat = partial(context.progress, 0.1 + 0.5 * step / iterations, "subspace iteration")
-        held = on_grid(basis, bits)
+        gridded = on_grid(basis, bits)
         # rho / T = D^2 / (2 variance), rho = 1 / sigma^2. A grid on which the basis vanishes is too
         # coarse to show anything, and still gets noise.
-        change = max(1, largest_pair(squared_norms(held)))
+        change = max(1, largest_pair(squared_norms(gridded)))
         variance = change * sigma**2 * iterations / 2
         law = DiscreteGaussian(variance)
-        cells = np.empty(held.shape, np.int64)
+        cells = np.empty(gridded.shape, np.int64)
         for rows in graph.blocks(block_rows(eigenvectors)):
             beat()
-            part = dense_product(rows, held, compiled=compiled)
+            part = dense_product(rows, gridded, compiled=compiled)
             source = context.noise(f"subspace {step}", rows.number)
             law.add_to(part.reshape(-1), source, compiled=compiled)
             cells[rows.first : rows.first + rows.count] = part

@@ -147,7 +147,7 @@ def _pure_report(
     epsilon = _whole_epsilon(params)
     edge = "knows every other edge; one undirected edge more or less"
     noises, touches = [noise], [touched]
-    held = () if facts is None else finding_caveats(params.mode, params.k, facts)
+    caveats_found = () if facts is None else finding_caveats(params.mode, params.k, facts)
     if choice.asked == "auto":
         noises.append(builder.noise("number of edges", 1 / (epsilon * COUNT_SHARE)))
         touches.append(("1", "number of edges"))
@@ -157,9 +157,9 @@ def _pure_report(
         )
         sampler = sampler_delta(1, epsilon) + (sampler or 0)
         if facts is None:
-            held = (*held, COUNTED)
+            caveats_found = (*caveats_found, COUNTED)
     if choice.described.get("no_signal_expected"):
-        held = (*held, NO_SIGNAL)
+        caveats_found = (*caveats_found, NO_SIGNAL)
     return builder.report(
         mechanism,
         {"mode": params.mode, "estimator": choice.chosen, "k": params.k},
@@ -201,7 +201,11 @@ def _pure_report(
             "The vertices are public.",
             RUN_TIME_UNSEEN,
         ),
-        caveats=(ONE_RELEASE, *held, *((EVALUATED,) if params.metrics is not None else ())),
+        caveats=(
+            ONE_RELEASE,
+            *caveats_found,
+            *((EVALUATED,) if params.metrics is not None else ()),
+        ),
         evaluation_attached=params.metrics is not None,
         error=with_expected_cosine(error, choice, choice.chosen, facts),
         details=details,

@@ -100,8 +100,8 @@ _SUBSPACE: Final = "The subspace iteration is not the source's; it stands next t
 
 def source_defects(settings: Settings) -> tuple[str, ...]:
     """Errors of the source, and what it leaves open."""
-    held = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
-    return (_SUBSPACE, *held) if settings.estimator == "subspace" else held
+    defects = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
+    return (_SUBSPACE, *defects) if settings.estimator == "subspace" else defects
 
 
 def assumptions(settings: Settings) -> tuple[str, ...]:
@@ -121,20 +121,22 @@ def assumptions(settings: Settings) -> tuple[str, ...]:
 
 def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tuple[str, ...]:
     """What a reader has to know; vertices: how many, once that is known."""
-    held = ["This is one release: other releases from the same graph add up (rho adds)."]
+    sentences = ["This is one release: other releases from the same graph add up (rho adds)."]
     if settings.privacy is None:
-        held += [NOT_VERIFIED, OUTSIDE_BUDGET]
+        sentences += [NOT_VERIFIED, OUTSIDE_BUDGET]
     most = math.floor(1 / params.delta)
     if vertices is None:
-        held.append(f"With more than {most} vertices delta is too large: it is above 1 / vertices.")
+        sentences.append(
+            f"With more than {most} vertices delta is too large: it is above 1 / vertices."
+        )
     elif vertices > most:
-        held.append(
+        sentences.append(
             f"delta is above 1 / vertices ({vertices} of them): it would allow to bare some edges "
             "altogether."
         )
     if params.metrics is not None:
-        held.append(EVALUATED)
-    return tuple(held)
+        sentences.append(EVALUATED)
+    return tuple(sentences)
 
 
 # Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
@@ -209,10 +211,14 @@ def spectrum_report(
 
 
 def _mechanism(params: Parameters, settings: Settings) -> dict[str, Any]:
-    found: dict[str, Any] = {"mode": params.mode, "estimator": settings.estimator, "k": params.k}
+    mechanism: dict[str, Any] = {
+        "mode": params.mode,
+        "estimator": settings.estimator,
+        "k": params.k,
+    }
     if settings.estimator == "subspace":
-        return found | {"iterations": settings.iterations}
-    return found | {"columns": settings.columns, "projection": settings.kind}
+        return mechanism | {"iterations": settings.iterations}
+    return mechanism | {"columns": settings.columns, "projection": settings.kind}
 
 
 def _sensitivity(settings: Settings, facts: Facts | None) -> tuple[SensitivityStatement, ...]:
@@ -221,8 +227,8 @@ def _sensitivity(settings: Settings, facts: Facts | None) -> tuple[SensitivitySt
         return (SensitivityStatement(norm="l2", source="public-output", part=part),)
     if settings.kind == "gaussian":
         part = "the two longest rows of the public projection"
-        found = None if facts is None else amount(Fraction(_realised(facts)))
-        return (SensitivityStatement(value=found, norm="l2", source="public-output", part=part),)
+        realised = None if facts is None else amount(Fraction(_realised(facts)))
+        return (SensitivityStatement(value=realised, norm="l2", source="public-output", part=part),)
     value = amount(Fraction(math.nextafter(EDGE, 2)))
     part = "the projected matrix, whose projection has rows of length 1"
     return (SensitivityStatement(value=value, norm="l2", source="declared", part=part),)
@@ -239,18 +245,18 @@ def _claim(params: Parameters, settings: Settings, facts: Facts | None) -> Claim
         return None
     text = "one entry of the matrix; sigma >= sqrt(10 (eps + ln(1/(2 delta))) ln(n/delta)) / eps"
     if facts is None or settings.sigma is None:
-        given = settings.privacy is None and params.sigma is None
-        found = epsilon_amount(params.epsilon or Fraction(1)) if given else None
-        text += "" if given else "; the epsilon follows from the number n of vertices"
+        claims_epsilon = settings.privacy is None and params.sigma is None
+        claimed = epsilon_amount(params.epsilon or Fraction(1)) if claims_epsilon else None
+        text += "" if claims_epsilon else "; the epsilon follows from the number n of vertices"
     else:
         exact = projection_theorem_epsilon(
             float(settings.sigma), float(params.delta), facts.vertices
         )
-        found = epsilon_amount(Fraction(exact))
+        claimed = epsilon_amount(Fraction(exact))
         text += f", at this sigma and n = {facts.vertices}"
     return Claim(
         model="approximate-dp",
-        epsilon=found,
+        epsilon=claimed,
         delta=delta_amount(params.delta),
         theorem=THEOREM,
         text=text,
@@ -285,10 +291,10 @@ def _in_real_arithmetic(params: Parameters, settings: Settings, facts: Facts | N
         return ""
     realised = _realised(facts)
     rho = realised**2 / (2 * float(settings.sigma) ** 2)
-    found = amount(Fraction(zcdp_epsilon(rho, float(params.delta))))
+    epsilon = amount(Fraction(zcdp_epsilon(rho, float(params.delta))))
     return (
         f" In real arithmetic: an edge changes the projected matrix by at most {realised:.6g}, "
-        f"which is epsilon {found} at delta {delta_amount(params.delta)}."
+        f"which is epsilon {epsilon} at delta {delta_amount(params.delta)}."
     )
 
 
@@ -314,14 +320,14 @@ def _error(settings: Settings, facts: Facts | None) -> dict[str, Any]:
     """From public values only."""
     if settings.estimator == "subspace":
         return {"basis": "none is known for the subspace iteration; signal_below_noise tells after"}
-    found: dict[str, Any] = {
+    error: dict[str, Any] = {
         "basis": "squared cosine between the i-th true eigenvector and its estimate, at most, for "
         "any graph with the guessed mean degree: its squared eigenvalues add up to degree times "
         "vertices; theory of spiked covariances",
         "mean_degree": amount(settings.mean_degree),
     }
     if facts is None or settings.sigma is None or settings.columns is None:
-        return found | {"best_squared_cosine": None, "reason": "needs the number of vertices"}
+        return error | {"best_squared_cosine": None, "reason": "needs the number of vertices"}
     best = {
         str(place): round(
             best_squared_cosine(
@@ -336,7 +342,7 @@ def _error(settings: Settings, facts: Facts | None) -> dict[str, Any]:
         for place in PLACES
         if place <= settings.eigenvectors
     }
-    return found | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
+    return error | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
 
 
 def _details(settings: Settings, facts: Facts | None) -> dict[str, Any]:

@@ -65,13 +65,13 @@ def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ..
     """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
     if facts is None:
         return ()
-    held = () if facts.declared else (TAKEN,)
+    caveats = () if facts.declared else (TAKEN,)
     above = facts.values_above_noise
     if facts.signal_below_noise:
-        return (*held, BELOW)
+        return (*caveats, BELOW)
     if mode != "publish" and above < used:
-        return (*held, PARTLY.format(above=above, used=used))
-    return held
+        return (*caveats, PARTLY.format(above=above, used=used))
+    return caveats
 
 
 def with_expected_cosine(

@@ -326,12 +326,12 @@ def plots_of(state: State, found: Release, grid: Grid, columns: Sequence[str]) -
     if grid.dimension > 1 and state.start is not None:
         plots.append(_plot_of_centres(state, grid, grid.raw(found.centres), columns))
     if len(split) > 1:  # one bar says nothing
-        names = [f"{place + 1} {each['kind']}" for place, each in enumerate(split)]
-        epsilons = [float(parse_exact(each["epsilon"])) for each in split]
+        names = [f"{place + 1} {query['kind']}" for place, query in enumerate(split)]
+        epsilons = [float(parse_exact(query["epsilon"])) for query in split]
         plots.append(Plot.of("budget", queries=names, epsilons=epsilons, spent=state.answered))
     if state.rounds:
-        moved = [step_norms(each) for each in state.rounds]
-        noise = [noise_deviations(each) for each in state.rounds]
+        moved = [step_norms(zone) for zone in state.rounds]
+        noise = [noise_deviations(zone) for zone in state.rounds]
         plots.append(Plot.of("steps", moved=moved, noise=noise))
     return tuple(plots)
 

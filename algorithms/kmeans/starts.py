@@ -289,15 +289,15 @@ def synopsis(noisy: Ints, plan: Plan, seed: int, work: Work = ALONE) -> Start:
         plan.inflation / float(plan.epsilon_histogram),
     )
     generator = public(seed, "synopsis").generator
-    found = weighted_kmeans(cells.middles, cells.weights, plan.clusters, generator, work)
-    mass = np.bincount(found.labels, weights=cells.weights, minlength=plan.clusters)
+    fitted = weighted_kmeans(cells.middles, cells.weights, plan.clusters, generator, work)
+    mass = np.bincount(fitted.labels, weights=cells.weights, minlength=plan.clusters)
     counts: Floats = mass.astype(np.float64)
-    norms = np.abs(cells.middles - found.centres[found.labels]).sum(axis=1)
-    sums = np.bincount(found.labels, weights=cells.weights * norms, minlength=plan.clusters)
+    norms = np.abs(cells.middles - fitted.centres[fitted.labels]).sum(axis=1)
+    sums = np.bincount(fitted.labels, weights=cells.weights * norms, minlength=plan.clusters)
     distances = sums / np.maximum(counts, _LIGHTEST)
     radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension / plan.per_side)
     return Start(
-        found.centres,
+        fitted.centres,
         np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),
         counts,
         distances,
@@ -314,17 +314,17 @@ def two_level_synopsis(
     assert plan.two_level is not None
     parts = occupied_parts(plan.two_level, coarse, query, fine)
     generator = public(seed, "synopsis").generator
-    found = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, work)
-    norms = np.abs(parts.middles - found.centres[found.labels]).sum(axis=1)
+    fitted = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, work)
+    norms = np.abs(parts.middles - fitted.centres[fitted.labels]).sum(axis=1)
     counts, sums, halves = (
-        np.bincount(found.labels, parts.weights * column, plan.clusters).astype(np.float64)
+        np.bincount(fitted.labels, parts.weights * column, plan.clusters).astype(np.float64)
         for column in (np.ones(len(norms)), norms, parts.halves)
     )
     safe_counts = np.maximum(counts, _LIGHTEST)
     distances = sums / safe_counts
     radii = WIDENING * np.hypot(distances, 0.5 * plan.dimension * halves / safe_counts)
     return Start(
-        found.centres,
+        fitted.centres,
         np.clip(radii, LEAST_RADIUS * plan.dimension, plan.dimension),
         counts,
         distances,
@@ -414,8 +414,8 @@ def projected_centres(noisy: Ints, plan: Plan, seed: int, work: Work = ALONE) ->
         plan.inflation / float(plan.epsilon_histogram),
     )
     generator = public(seed, "projected synopsis").generator
-    found = weighted_kmeans(cells.middles, cells.weights, clusters, generator, work)
-    return on_grid(found.centres, plan.steps)
+    fitted = weighted_kmeans(cells.middles, cells.weights, clusters, generator, work)
+    return on_grid(fitted.centres, plan.steps)
 
 
 def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, work: Work = ALONE) -> Start:
@@ -433,8 +433,8 @@ def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, work: Work
     weights = np.maximum(counts[chosen], max(2 * scale, 1.0))
     points = np.clip(rows[chosen, :-1] / (plan.steps * weights[:, None]), -1, 1)
     generator = public(seed, "lifted").generator
-    found = weighted_kmeans(points, weights, plan.clusters, generator, work)
-    return Start(found.centres, _public_radii(plan))
+    fitted = weighted_kmeans(points, weights, plan.clusters, generator, work)
+    return Start(fitted.centres, _public_radii(plan))
 
 
 def on_grid(points: Floats, steps: int) -> Ints:

@@ -321,8 +321,8 @@ def release(params: Parameters, state: State) -> Outcome:
     the opened counts, so that a restart gives the same."""
     assert state.tree is not None
     public = SequentialContext(sha256(state.tree.noisy.tobytes()).digest())
-    found = released(state.tree, public)
-    return published(found, params, "sound", resolved_universe(params, "sound"), public)
+    release_made = released(state.tree, public)
+    return published(release_made, params, "sound", resolved_universe(params, "sound"), public)
 
 
 ROUNDS: Final = counting_rounds(

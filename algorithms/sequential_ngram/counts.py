@@ -79,8 +79,8 @@ class Tree:
 
     def thresholds(self, first: int = 0) -> NDArray[np.float64]:
         """(nodes, 1): the threshold of each node's group, from node `first` on."""
-        held = np.array([spend.threshold for spend in self.spends])
-        return held[self.groups[first:], None]
+        thresholds_of_groups = np.array([spend.threshold for spend in self.spends])
+        return thresholds_of_groups[self.groups[first:], None]
 
     @property
     def passed(self) -> NDArray[np.bool_]:
@@ -240,10 +240,10 @@ def _spends(
 
 def largest_shares(noisy: Values) -> NDArray[np.float64]:
     """The largest successor's share of all, of each row; negative counts are 0; of nothing, 1."""
-    held = np.maximum(noisy, 0).astype(float)
-    total = held.sum(axis=1)
+    positive = np.maximum(noisy, 0).astype(float)
+    total = positive.sum(axis=1)
     shares = np.ones(total.size)
-    np.divide(held.max(axis=1), total, out=shares, where=total > 0)
+    np.divide(positive.max(axis=1), total, out=shares, where=total > 0)
     return shares
 
 
@@ -305,7 +305,7 @@ def ask(state: State) -> Question | None:
     if tree is None:
         document, sizes = Successors(settings.items, settings.l_max), one + settings.items
     else:
-        levels = tuple(Level(*each) for each in (*tree.levels, expansion.level(tree)))
+        levels = tuple(Level(*parts) for parts in (*tree.levels, expansion.level(tree)))
         document = Successors(settings.items, settings.l_max, levels)
         sizes = np.full(expansion.rows, settings.symbols)
     rates = tuple(dict.fromkeys(spend.budget for spend in expansion.spends))

@@ -123,9 +123,9 @@ def _counted(text: Text, level: _Level) -> tuple[Ints, NDArray[np.float64]]:
     weights = None if text.weights is None else text.weights[level.starts]
     most = int(level.cells.max(initial=-1)) + 1
     if most <= _DENSE:
-        found = np.bincount(level.cells, weights, most).astype(float)
+        counts_of_cells = np.bincount(level.cells, weights, most).astype(float)
         cells = np.flatnonzero(np.bincount(level.cells, minlength=most))
-        return cells, found[cells]
+        return cells, counts_of_cells[cells]
     cells, back = np.unique(level.cells, return_inverse=True)
     return cells, np.bincount(back, weights).astype(float)
 
@@ -152,9 +152,9 @@ def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -
         ends = np.ones(live.size, bool) if length == queries.shape[1] else queries[live, length] < 0
         result[live[ends]] = np.rint(weights[place[ends]]).astype(np.int64)
         live, place = live[~ends], place[~ends]
-        wanted, own = np.unique(place, return_inverse=True)
-        rows[live] = own
-        level = _longer(text, level, present[wanted])
+        present_places, row_of = np.unique(place, return_inverse=True)
+        rows[live] = row_of
+        level = _longer(text, level, present[present_places])
     return result
 
 
@@ -173,8 +173,8 @@ def frequent(
             least = best[-1][1] if len(best) == count else 1
             good = np.flatnonzero(weights >= least)
             supports = np.rint(weights[good]).astype(int).tolist()
-            found = [_run(runs, cell, text.items) for cell in cells[good].tolist()]
-            best += zip(found, supports, strict=True)
+            patterns = [_run(runs, cell, text.items) for cell in cells[good].tolist()]
+            best += zip(patterns, supports, strict=True)
             best = sorted(best, key=lambda each: (-each[1], len(each[0]), each[0]))[:count]
         if level.length == longest:
             break
@@ -196,8 +196,8 @@ def released_patterns(
     last = grams.longest if longest is None else min(longest, grams.longest)
     if last < 2:
         return []
-    own = np.arange(grams.bounds[1], grams.bounds[last])
-    best = own[np.argsort(-grams.counts[own], kind="stable")[:count]]
+    candidates = np.arange(grams.bounds[1], grams.bounds[last])
+    best = candidates[np.argsort(-grams.counts[candidates], kind="stable")[:count]]
     lengths = grams.lengths
     return [
         (
@@ -302,17 +302,17 @@ def evaluate(
     if metrics.queries:
         queries = workload(items, max(l_max, 1), metrics.queries, metrics.query_seed)
         true = [answers(whole, group, beat) for group in queries]
-        found = [answers(released, group, beat) for group in queries]
-        result["relative_error"] = relative_errors(true, found, dataset.count)
+        answered = [answers(released, group, beat) for group in queries]
+        result["relative_error"] = relative_errors(true, answered, dataset.count)
     most = max(metrics.top, default=0)
     shortest = Text.of_data(dataset, l_max)
     cases = (("cut", shortest, n_max, stretch), ("whole", whole, None, 1.0))
     for name, text, longest, factor in cases:
         ranked = frequent(text, most, longest, beat)
-        own = released_patterns(grams, most, longest)
+        patterns = released_patterns(grams, most, longest)
         counts = supports_of(grams, ranked)
         supports = {pattern: round(count / factor) for pattern, count in counts.items()}
         result[f"patterns_{name}"] = [
-            {"k": top, **pattern_figures(ranked, own, supports, top)} for top in metrics.top
+            {"k": top, **pattern_figures(ranked, patterns, supports, top)} for top in metrics.top
         ]
     return result

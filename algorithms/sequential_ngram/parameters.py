@@ -194,10 +194,10 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise MethodNeedsSound("the source has all", pointer="/params/root")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
-    given = params.given_l_max(stance)
-    if given is None and not 0 < params.length_budget(stance) < params.epsilon:
+    length_given = params.given_l_max(stance)
+    if length_given is None and not 0 < params.length_budget(stance) < params.epsilon:
         raise BadEpsilon("must be between 0 and epsilon", pointer="/params/epsilon_length")
-    for field, value in (("l_max", given), ("length_cap", params.length_cap)):
+    for field, value in (("l_max", length_given), ("length_cap", params.length_cap)):
         if value is not None and not 1 <= value <= MOST_LENGTH:
             raise BadLength(f"must be between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
     if not 1 <= params.n_max <= min(MOST_GRAM, params.longest(stance)):
@@ -216,8 +216,8 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadUniverse(f"has at least {PAPER_ITEMS} items here", pointer="/params/universe")
     if size + 1 > params.max_nodes:
         raise TreeTooLarge(params.max_nodes)
-    if given is not None and given > 1 and root_of(params, stance) == "all":
-        expected = expected_pairs(size, given * params.n_max / params.epsilon)
+    if length_given is not None and length_given > 1 and root_of(params, stance) == "all":
+        expected = expected_pairs(size, length_given * params.n_max / params.epsilon)
         if expected > params.max_nodes:
             raise TooManyPairs(params.max_nodes, expected)
 
@@ -281,9 +281,9 @@ def first_state(
 ) -> State:
     """The counting before its first question. Raises TreeTooLarge."""
     settings = partial(settings_of, params, stance, items, draws=draws)
-    given, cap = params.given_l_max(stance), params.length_cap
-    if given is not None:
-        return first(settings(given))
+    length_given, cap = params.given_l_max(stance), params.length_cap
+    if length_given is not None:
+        return first(settings(length_given))
     budget, levels = params.length_budget(stance), min(params.n_max, cap)
     if stance == "paper":
         plain = LengthSearch(Lengths(items, cap), budget, levels)

@@ -71,12 +71,12 @@ def _filled(
     if fill == "none":
         return kept
     missing = ~passed
-    held = kept.sum(axis=1, keepdims=True)
-    rest = np.maximum(counts - held, 0)
+    kept_mass = kept.sum(axis=1, keepdims=True)
+    rest = np.maximum(counts - kept_mass, 0)
     even = _share(missing.astype(float)) * rest
     if fill == "ratio":
         known = np.where(passed, parent, 0).sum(axis=1, keepdims=True)
-        weight = np.divide(held, known, out=np.zeros_like(held), where=known > 0)
+        weight = np.divide(kept_mass, known, out=np.zeros_like(kept_mass), where=known > 0)
         estimate = parent * weight
     else:
         weights = np.where(missing, parent, 0)
@@ -132,8 +132,8 @@ def spread(counts: NDArray[np.float64], threshold: float, scale: float) -> float
     """What each of the items (u,) below the threshold gets; scale: b of their noise."""
     number = counts.size
     tail = (threshold + scale) * math.exp(-threshold / scale) / 2
-    held = float(counts.sum()) + number * tail
-    return held / number if held > _CLEAR * scale * math.sqrt(2 * number) else 0.0
+    estimate = float(counts.sum()) + number * tail
+    return estimate / number if estimate > _CLEAR * scale * math.sqrt(2 * number) else 0.0
 
 
 def _scale(tree: Tree) -> float:
@@ -248,11 +248,11 @@ def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places,
         raise TreeTooLarge(max_nodes)
     ones = np.repeat(known, chosen)
     twos = order[np.arange(total) + np.repeat(begins - np.cumsum(chosen) + chosen, chosen)]
-    made = counts[ones] * counts[twos] // np.repeat(below, chosen)
+    joined_counts = counts[ones] * counts[twos] // np.repeat(below, chosen)
     listed = np.lexsort((twos, ones))
-    places = (first + each[listed] for each in (ones, twos))
+    places = (first + sides[listed] for sides in (ones, twos))
     left, right = (place.astype(np.int32) for place in places)
-    return left, right, made[listed]
+    return left, right, joined_counts[listed]
 
 
 def _least_count(number: Callable[[int], int], room: int) -> int:
@@ -283,24 +283,24 @@ Incidence = tuple[NDArray[np.integer], NDArray[np.integer]]
 def copies(grams: Grams, rule: Generation, beat: Beat = lambda: None) -> Ints:
     """How often each gram is given out (G,), by a rule of step 8."""
     left = grams.counts.copy()
-    given = np.zeros(grams.size, np.int64)
+    copies_of = np.zeros(grams.size, np.int64)
     for length in range(grams.longest, 0, -1):
         beat()
         first, last = grams.bounds[length - 1 : length + 1]
         if rule == "proportional":
             for _ in range(PASSES):
                 chosen = first + np.flatnonzero(left[first:last] > 0)
-                if not _proportional(grams, chosen, length, left, given, beat):
+                if not _proportional(grams, chosen, length, left, copies_of, beat):
                     break
         elif rule == "literal":
             chosen = first + np.flatnonzero(left[first:last] > 0)
-            given[chosen] = left[chosen]
+            copies_of[chosen] = left[chosen]
             for part, (inside, holder) in _incidences(grams, chosen, length, beat):
-                _take(left, inside, given[part][holder])
+                _take(left, inside, copies_of[part][holder])
         else:
             chosen = first + np.flatnonzero(left[first:last] > 0)
-            _one_by_one(grams, chosen, length, rule, left, given, beat)
-    return given
+            _one_by_one(grams, chosen, length, rule, left, copies_of, beat)
+    return copies_of
 
 
 def occurrences(grams: Grams, chosen: NDArray[np.integer], length: int) -> Incidence:
@@ -355,15 +355,15 @@ def _proportional(
     A gram gets the part of what it wants that the scarcest gram in it can serve, of all demands.
     """
     want = left[chosen]
-    held = list(_incidences(grams, chosen, length, beat)) if _fits(chosen, length) else None
+    incidences = list(_incidences(grams, chosen, length, beat)) if _fits(chosen, length) else None
     start, demand = 0, np.zeros(left.size)
-    for part, (inside, holder) in held or _incidences(grams, chosen, length, beat):
+    for part, (inside, holder) in incidences or _incidences(grams, chosen, length, beat):
         demand += np.bincount(inside, want[start : start + part.size][holder], left.size)
         start += part.size
     share = np.minimum(np.divide(left, demand, out=np.ones(left.size), where=demand > 0), 1)
     start, taken = 0, np.zeros(left.size)
     given_now = np.zeros(chosen.size, np.int64)
-    for part, (inside, holder) in held or _incidences(grams, chosen, length, beat):
+    for part, (inside, holder) in incidences or _incidences(grams, chosen, length, beat):
         least = np.ones(part.size)
         np.minimum.at(least, holder, share[inside])
         amounts = np.floor(want[start : start + part.size] * least).astype(np.int64)
@@ -397,15 +397,15 @@ def _one_by_one(
         for place, gram in enumerate(part.tolist()):
             if place % 1024 == 0:
                 beat()
-            own = slice(bounds[place], bounds[place + 1])
-            held, mult = left[members[own]], times[own]
+            span = slice(bounds[place], bounds[place + 1])
+            copies_left, mult = left[members[span]], times[span]
             if rule == "cap":
-                amount = int((held // mult).min())
+                amount = int((copies_left // mult).min())
             else:
-                wanted = int(left[gram])
-                amount = wanted if (held >= wanted * mult).all() else 0
+                copies_wanted = int(left[gram])
+                amount = copies_wanted if (copies_left >= copies_wanted * mult).all() else 0
             if amount > 0:
-                left[members[own]] -= amount * mult
+                left[members[span]] -= amount * mult
                 given[gram] = amount
 
 
@@ -474,8 +474,8 @@ def released(tree: Tree, context: Context) -> Release:
     beat = partial(context.progress, 0.7, "extending grams")
     grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
-    given = copies(grams, settings.generation, beat)
-    synthetic = Multiset.of_copies(grams, given)
+    copies_of = copies(grams, settings.generation, beat)
+    synthetic = Multiset.of_copies(grams, copies_of)
     if settings.lengths is not None:
         synthetic = joined(synthetic, settings.lengths.listed(), context.noise("joints"))
-    return Release(grams, given, Transcript.of(tree), root * stretch, synthetic)
+    return Release(grams, copies_of, Transcript.of(tree), root * stretch, synthetic)

@@ -145,12 +145,12 @@ def _sensitivity(
     params: Parameters, stance: Stance, transcript: Transcript | None
 ) -> tuple[SensitivityStatement, ...]:
     l_max = params.longest(stance) if transcript is None else transcript.settings.l_max
-    found = SensitivityStatement(
+    statement = SensitivityStatement(
         value=amount(l_max), source="declared", part="counts of the grams of one length"
     )
     if not params.length_budget(stance):
-        return (found,)
-    return (found, SensitivityStatement(value="1", source="declared", part="lengths"))
+        return (statement,)
+    return (statement, SensitivityStatement(value="1", source="declared", part="lengths"))
 
 
 def _sampler_delta(params: Parameters, stance: Stance) -> Fraction:

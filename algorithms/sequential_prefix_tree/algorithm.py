@@ -145,16 +145,16 @@ def file_errors(release: Release, settings: Settings) -> FileErrors:
     if not release.tree.levels:
         return FileErrors((), np.zeros(0))
     first = release.tree.levels[0]
-    held = np.zeros(first.size)
+    released_counts = np.zeros(first.size)
     for depth, copies in enumerate(release.copies, start=1):
         chosen = np.flatnonzero(copies)
         beginnings = release.tree.chain(depth, chosen)[-1]
-        held += np.bincount(beginnings, copies[chosen], minlength=first.size)
+        released_counts += np.bincount(beginnings, copies[chosen], minlength=first.size)
     test = settings.item_test
     noise = 1 / float(test.rate), float(settings.draws)
     cut = Cut(float(test.threshold), settings.layout.items - first.size)
-    errors = errors_of_counts(first.counts.astype(np.float64), held, *noise, cut)
-    return FileErrors(errors, held, cut)
+    errors = errors_of_counts(first.counts.astype(np.float64), released_counts, *noise, cut)
+    return FileErrors(errors, released_counts, cut)
 
 
 def preview(params: Parameters, stance: Stance, draws: Fraction = ONE_DRAW) -> PrivacyReport:
@@ -356,13 +356,13 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
     if settings.group_test is not None:
         tests.insert(0, ("groups", settings.group_test, layout.count))
     for level in range(1, params.height + 1):
-        for what, test, group in tests:
-            most = (layout.items if what == "items" else group) * layout.paths(level - 1)
+        for counted, test, group in tests:
+            most = (layout.items if counted == "items" else group) * layout.paths(level - 1)
             if level > 1 and params.max_cells is not None:
                 most = min(most, params.max_cells)
             questions.append(
                 PlannedQuestion(
-                    f"{what} of level {level}",
+                    f"{counted} of level {level}",
                     test.rate,
                     1,
                     round(test.threshold),
@@ -377,9 +377,9 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
 def release(params: Parameters, state: State) -> Outcome:
     """The result; nothing in it is drawn."""
     public = SequentialContext()
-    found = released(state.tree, "sound", public)
+    release_made = released(state.tree, "sound", public)
     universe, _ = resolved(params, "sound")
-    return published(found, params, state.settings, universe, public)
+    return published(release_made, params, state.settings, universe, public)
 
 
 ROUNDS: Final = counting_rounds(

@@ -68,11 +68,11 @@ class Tree:
 
     def leaves(self) -> list[Indices]:
         """Places of the nodes without children, by level."""
-        found = [
+        ends = [
             np.flatnonzero(np.bincount(below.parents, minlength=level.size) == 0)
             for level, below in pairwise(self.levels)
         ]
-        return found + [np.arange(level.size) for level in self.levels[-1:]]
+        return ends + [np.arange(level.size) for level in self.levels[-1:]]
 
     def chain(self, depth: int, places: Indices) -> list[Indices]:
         """For nodes of a depth: their own places, then their parents', up to level 1."""
@@ -142,8 +142,8 @@ def ask(state: State) -> Question | None:
     if not sizes.sum():  # no item is left in the time bins, or max_cells leaves none
         return None
     state.settings.check_nodes(int(sizes.sum()) * float(test.chance) + state.tree.nodes)
-    what = "groups" if state.pairs is None else "items"
-    stage = f"{what} of level {len(state.levels) + 1}"
+    counted = "groups" if state.pairs is None else "items"
+    stage = f"{counted} of level {len(state.levels) + 1}"
     return Question(stage, document, 1, sizes, (test.rate,), np.zeros(sizes.size, np.int64))
 
 
@@ -156,8 +156,10 @@ def absorb(state: State, question: Question, answer: Answer) -> State:
         return replace(state, ended=True)
     if state.pairs is None:
         pairs = document.pairs_of(passed.cells)
-        asked = replace(document, pairs=pairs)
-        return replace(state, pairs=pairs[within(passed.counts, asked.sizes, settings.max_cells)])
+        document_of_pairs = replace(document, pairs=pairs)
+        return replace(
+            state, pairs=pairs[within(passed.counts, document_of_pairs.sizes, settings.max_cells)]
+        )
     prefixes, items = document.named(passed.cells)
     order = np.lexsort((items, prefixes))
     level = Level(prefixes[order], items[order], passed.counts[order])
@@ -210,8 +212,13 @@ def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
     steps = planned(settings)
     source = KeeperSource(context, COUNTER, blocks, streams, empties=skipped, steps=steps)
     tree = drive(COUNTING, first(settings), source).tree
-    of_items = [seen for seen in source.seen if seen.question.document.pairs is not None]
-    occupied = [int(np.count_nonzero(seen.counts.of(seen.passed[0].cells))) for seen in of_items]
+    of_items = [
+        seen_level for seen_level in source.seen if seen_level.question.document.pairs is not None
+    ]
+    occupied = [
+        int(np.count_nonzero(seen_level.counts.of(seen_level.passed[0].cells)))
+        for seen_level in of_items
+    ]
     return Grown(tree, tuple(occupied[: len(tree.levels)]))
 
 
@@ -241,8 +248,10 @@ def consolidated(tree: Tree, beat: Beat = lambda: None) -> list[Floats]:
             beat()
             chain = tree.chain(depth, leaves[first : first + _PATHS])
             places = list(zip(range(depth - 1, -1, -1), chain, strict=True))
-            held = np.stack([tree.levels[at].counts[place] for at, place in places], axis=1)
-            fitted = isotonic(held.astype(float))
+            counts_on_path = np.stack(
+                [tree.levels[at].counts[place] for at, place in places], axis=1
+            )
+            fitted = isotonic(counts_on_path.astype(float))
             for column, (at, place) in enumerate(places):
                 sums[at] += np.bincount(place, fitted[:, column], sums[at].size)
                 paths[at] += np.bincount(place, minlength=sums[at].size)
@@ -287,8 +296,8 @@ def projected(values: Floats, parents: Indices, above: Floats) -> Floats:
     some = number > 0
     taken[some] = surplus[last[some]] / number[some]
     cut = np.maximum(positive - taken[parents], 0)
-    found: Floats = np.where((sums > above)[parents], cut, positive)
-    return np.minimum(found, above[parents])
+    positive_counts: Floats = np.where((sums > above)[parents], cut, positive)
+    return np.minimum(positive_counts, above[parents])
 
 
 def surplus(tree: Tree, values: list[Floats]) -> list[Floats]:

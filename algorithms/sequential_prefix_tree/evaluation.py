@@ -47,9 +47,9 @@ class _Text:
         same = keys[order[1:]] == keys[order[:-1]]
         before = np.full(keys.size, -1)
         before[order[1:][same]] = order[:-1][same]
-        each = np.ones(lengths.size) if weights is None else weights.astype(float)
+        sequence_weights = np.ones(lengths.size) if weights is None else weights.astype(float)
         ends = sequences.starts[1:][owner]
-        return cls(sequences.items, ends, before, each[owner], len(sequences.universe))
+        return cls(sequences.items, ends, before, sequence_weights[owner], len(sequences.universe))
 
     def first(self) -> dict[int, tuple[int, NDArray[np.int32]]]:
         """Support and projection of each single item."""
@@ -73,12 +73,12 @@ class _Text:
         places = places[good[items]]
         items = self.items[places]
         ordered = places[np.argsort(items, kind="stable")].astype(np.int32)
-        found = np.flatnonzero(good)
-        cuts = np.cumsum(np.bincount(items, minlength=self.universe)[found])
-        parts: list[NDArray[np.int32]] = np.split(ordered, cuts[:-1]) if found.size else []
+        items_found = np.flatnonzero(good)
+        cuts = np.cumsum(np.bincount(items, minlength=self.universe)[items_found])
+        parts: list[NDArray[np.int32]] = np.split(ordered, cuts[:-1]) if items_found.size else []
         return {
             item: (int(supports[item]), part)
-            for item, part in zip(found.tolist(), parts, strict=True)
+            for item, part in zip(items_found.tolist(), parts, strict=True)
         }
 
 
@@ -214,8 +214,8 @@ def evaluate(
     most = max(metrics.top, default=0)
     if most:
         true = frequent(dataset, None, most, beat)
-        found = frequent(synthetic, counts, most, beat)
+        ranked = frequent(synthetic, counts, most, beat)
         result["frequent_patterns"] = [
-            {"k": top, "true_positives": true_positives(true, found, top)} for top in metrics.top
+            {"k": top, "true_positives": true_positives(true, ranked, top)} for top in metrics.top
         ]
     return result

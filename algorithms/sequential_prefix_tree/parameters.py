@@ -111,9 +111,9 @@ def item_multiple(items: int, stance: Stance, group_test: CountTest | None) -> F
     places in many intervals are items; `sound` keeps it near 1/2, below 1.
     """
     multiple = 2 * _DEVIATION
-    asked = items * (1 if group_test is None else group_test.chance)
-    if stance == "sound" and asked > 1:
-        multiple = max(multiple, Fraction(math.log(asked)))
+    candidates_asked = items * (1 if group_test is None else group_test.chance)
+    if stance == "sound" and candidates_asked > 1:
+        multiple = max(multiple, Fraction(math.log(candidates_asked)))
     return multiple
 
 
@@ -325,12 +325,12 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
 
 
 def _check_taxonomy(params: Parameters) -> None:
-    given = params.taxonomy is not None
-    if given and params.fan_out is not None:
+    has_taxonomy = params.taxonomy is not None
+    if has_taxonomy and params.fan_out is not None:
         raise BadTaxonomy("a taxonomy or a fan-out, not both", pointer="/params/fan_out")
     if params.fan_out is not None and params.fan_out < 1:
         raise BadTaxonomy("a group has one item at least", pointer="/params/fan_out")
-    if params.form == "hybrid" and not given and params.fan_out is None:
+    if params.form == "hybrid" and not has_taxonomy and params.fan_out is None:
         raise BadTaxonomy("the hybrid form needs groups", pointer="/params/taxonomy")
 
 
@@ -446,7 +446,7 @@ def settings_of(
     share = group_share(params, stance, layout)
     for_groups = share * params.level_budget
     for_items = params.level_budget - for_groups
-    if max(1 / each for each in (for_groups, for_items) if each) > SCALE_LIMIT:
+    if max(1 / rate for rate in (for_groups, for_items) if rate) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this many levels", pointer="/params/epsilon")
     group_theta, item_theta = params.theta_group, params.theta_item
     if group_theta is None:

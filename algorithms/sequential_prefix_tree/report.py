@@ -94,7 +94,7 @@ def prefix_tree_report(
             "a removal and an addition: two paths",
         ),
         charged=builder.charge(params.epsilon),
-        noise=tuple(builder.noise(*each) for each in _scales(params, settings)),
+        noise=tuple(builder.noise(*scale) for scale in _scales(params, settings)),
         sampler=_sampler_delta(params),
         method="a sequence is in at most one group and one item of each level, whatever its "
         "length: the budgets of the two counts, over all levels, add up to epsilon exactly as "

@@ -105,12 +105,12 @@ def query_counts(
     supports = Supports.of(weighted, items, beat)
     answers = []
     for group in queries:
-        found = np.zeros(len(group), np.int64)
+        counts_of_query = np.zeros(len(group), np.int64)
         for place, query in enumerate(group):
             if place % 512 == 0:
                 beat()
-            found[place] = supports.support(query)
-        answers.append(found)
+            counts_of_query[place] = supports.support(query)
+        answers.append(counts_of_query)
     return answers
 
 
@@ -150,8 +150,8 @@ def mining_utility(true: Sequence[Row], found: Sequence[Row]) -> float | None:
     has lost all of it. None without a true top."""
     if not true:
         return None
-    held = dict(found)
-    losses = [abs(support - held.get(chosen, 0)) / support for chosen, support in true]
+    support_of = dict(found)
+    losses = [abs(support - support_of.get(chosen, 0)) / support for chosen, support in true]
     return 1 - sum(losses) / len(losses)
 
 
@@ -179,12 +179,12 @@ def evaluate(
     released = Weighted.of_rows(rows)
     queries = workload(items, longest, metrics.queries, metrics.query_seed)
     true = query_counts(raw, items, queries, beat)
-    found = query_counts(released, items, queries, beat)
-    errors = relative_errors(true, found, records)
+    counted = query_counts(released, items, queries, beat)
+    errors = relative_errors(true, counted, records)
     most = max(metrics.top, default=0)
     tops = [
-        most_frequent(Supports.of(each, items, beat), most, beat) if most else []
-        for each in (raw, released)
+        most_frequent(Supports.of(itemsets, items, beat), most, beat) if most else []
+        for itemsets in (raw, released)
     ]
     compared: dict[str, Any] = {}
     if histogram is not None:
@@ -266,22 +266,22 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
             return _evaluated(outcome, dataset, params, universe, released, {}, context)
     taxonomy = Taxonomy(len(universe), params.fanout)
     masks = record_masks(dataset, universe, taxonomy, context)
-    found = publish(masks, taxonomy, settings_of(params, stance, taxonomy), context)
+    run_made = publish(masks, taxonomy, settings_of(params, stance, taxonomy), context)
     if margins is not None:
         outcome, released = published_with_rest(
-            found.rows, found.transcript, margins, params, stance, universe, context
+            run_made.rows, run_made.transcript, margins, params, stance, universe, context
         )
     else:
-        released = found.rows
-        outcome = published(released, found.transcript, params, stance, universe, context)
-    truth = found.truth
+        released = run_made.rows
+        outcome = published(released, run_made.transcript, params, stance, universe, context)
+    truth = run_made.truth
     private = {
         "empty_records": masks.empty,
         "merged_duplicates": masks.merged,
         "real_splits": truth.real_splits,
-        "false_splits": found.transcript.splits - truth.real_splits,
+        "false_splits": run_made.transcript.splits - truth.real_splits,
         "real_rows": truth.real_rows,
-        "false_rows": len(found.rows) - truth.real_rows,
+        "false_rows": len(run_made.rows) - truth.real_rows,
         "records_covered": truth.records_covered,
     }
     return _evaluated(outcome, dataset, params, universe, released, private, context)
@@ -325,14 +325,14 @@ def published_with_rest(
     released = (*measured, *rest)
     beat = partial(context.progress, 0.9, "simulating the error")
     errors = errors_of_items(margins, rows, params.epsilon, beat, draws)
-    own = {
+    summary = {
         "lengths": margins.lengths.tolist(),
         "items_kept": margins.kept,
         "rest_rows": len(rest),
         "rest_records": sum(count for _, count in rest),
     }
     outcome = Outcome(
-        result={**_summary(method, released, transcript), **own},
+        result={**_summary(method, released, transcript), **summary},
         report=_report(params, stance, universe, measured, transcript, margins, errors, draws),
         files=(
             *_files_by_kind(measured, rest, universe, context),
@@ -404,8 +404,8 @@ def histogram_outcome(
     if np.count_nonzero(cells) > params.max_rows:
         raise RowCap(params.max_rows, "A histogram has about half of its empty cells above 0.")
     rows = rows_of(cells, lambda: context.progress(0.85, "sorting"))
-    held = io.BytesIO()
-    np.save(held, noisy)
+    buffer = io.BytesIO()
+    np.save(buffer, noisy)
     outcome = Outcome(
         result={
             "method": "basic",
@@ -424,7 +424,7 @@ def histogram_outcome(
             *_release_files(rows, universe, context),
             ResultFile.binary(
                 "histogram.npy",
-                held.getvalue(),
+                buffer.getvalue(),
                 "noisy count of each itemset by bit mask (bit i: item i of the universe)",
             ),
         ),

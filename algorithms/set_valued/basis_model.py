@@ -51,8 +51,8 @@ def fitted_cells(start: Floats, basis: Basis, single: Floats) -> Floats:
     deviation = basis.deviation * 2.0 ** ((k - sizes) / 2)
     bits = 1 << np.arange(k)
     single = np.clip(single, 0, total)
-    wanted = dict(zip(bits.tolist(), single.tolist(), strict=True))
-    cells = _scaled(start, wanted)
+    count_of = dict(zip(bits.tolist(), single.tolist(), strict=True))
+    cells = _scaled(start, count_of)
     for size in range(2, k + 1):
         known = superset_sums(cells)
         off = np.abs(counted - known) / deviation
@@ -62,8 +62,8 @@ def fitted_cells(start: Floats, basis: Basis, single: Floats) -> Floats:
             continue
         for mask in clear.tolist():
             most = float(single[(mask & bits) > 0].min())
-            wanted[mask] = min(max(float(counted[mask]), 0.0), most)
-        cells = _scaled(cells, wanted)
+            count_of[mask] = min(max(float(counted[mask]), 0.0), most)
+        cells = _scaled(cells, count_of)
     return cells
 
 
@@ -76,11 +76,11 @@ def _scaled(cells: Floats, wanted: dict[int, float]) -> Floats:
         for mask, target in reversed(wanted.items()):  # single items last: they are known best
             places = inside[mask]
             part = cells[places]
-            held = float(part.sum())
-            if not 0 < held < total:
+            mass = float(part.sum())
+            if not 0 < mass < total:
                 continue
-            cells *= (total - target) / (total - held)
-            cells[places] = part * (target / held)
+            cells *= (total - target) / (total - mass)
+            cells[places] = part * (target / mass)
     return cells
 
 
@@ -94,13 +94,15 @@ def by_length(table: Floats, records: Floats, cells: Floats, single: Floats) -> 
     inside = [every >> bit & 1 == 1 for bit in range(single.size)]
     for step in range(2 * _TABLE_ROUNDS):
         columns = part.sum(axis=0)
-        wanted = cells if step < _TABLE_ROUNDS else columns.copy()
+        target_columns = cells if step < _TABLE_ROUNDS else columns.copy()
         if step >= _TABLE_ROUNDS:
             for place, target in zip(inside, single.tolist(), strict=True):
-                held, total = float(wanted[place].sum()), float(wanted.sum())
-                if 0 < held < total and target < total:
-                    wanted *= np.where(place, target / held, (total - target) / (total - held))
-        part = part * _ratio(wanted, columns)
+                mass, total = float(target_columns[place].sum()), float(target_columns.sum())
+                if 0 < mass < total and target < total:
+                    target_columns *= np.where(
+                        place, target / mass, (total - target) / (total - mass)
+                    )
+        part = part * _ratio(target_columns, columns)
         part = part * _ratio(records[used], part.sum(axis=1))[:, None]
     table[used] = part
     return table

@@ -96,14 +96,14 @@ def child_cut(taxonomy: Taxonomy, split: Split, mask: int) -> Cut:
     """The cut of one sub-partition that is split further."""
     cut, node = split.cut, split.node
     items, inner, below = selected(taxonomy, node, mask)
-    wave = tuple(each for each in cut.wave if each[0] != node)
+    wave = tuple(part for part in cut.wave if part[0] != node)
     later = cut.later + inner
     depth = cut.depth + 1
     if not wave and later:  # the records' masks continue with the next height, from left to right
-        height = max(each.level for each in later)
-        nodes = sorted(each for each in later if each.level == height)
+        height = max(part.level for part in later)
+        nodes = sorted(part for part in later if part.level == height)
         wave = tuple(zip(nodes, range(depth, depth + len(nodes)), strict=True))
-        later = tuple(each for each in later if each.level < height)
+        later = tuple(part for part in later if part.level < height)
     return Cut(
         wave,
         later,
@@ -244,11 +244,11 @@ class DiffPart:
     ) -> Passed:
         """What passed of one kind of sub-partitions: the groups from `first` on."""
         groups = first + np.flatnonzero(question.sizes[first : first + len(tests)])
-        asked = [tests[group - first] for group in groups.tolist()]
-        for group, test in zip(groups.tolist(), asked, strict=True):
+        test_of_group = [tests[group - first] for group in groups.tolist()]
+        for group, test in zip(groups.tolist(), test_of_group, strict=True):
             transcript.tests[int(question.document.last.children[group - first]), test] += 1
-        distinct = {test: place for place, test in enumerate(dict.fromkeys(asked))}
-        test_of = np.array([distinct[test] for test in asked], np.int64)
+        distinct = {test: place for place, test in enumerate(dict.fromkeys(test_of_group))}
+        test_of = np.array([distinct[test] for test in test_of_group], np.int64)
         return answer.passing(groups, tuple(distinct), test_of, limit)
 
     def _measured(
@@ -354,8 +354,8 @@ def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Conte
 
     parts = DiffPart(taxonomy, settings, pick, beat)
     source = KeeperSource(context, COUNTER, [masks], streams, empties=tossed, beat=beat)
-    found = drive(AdaptiveCounting(parts.ask, parts.absorb), parts.first(), source)
-    return Run(released_rows(found), found.transcript, _truth(found, masks, source))
+    driven = drive(AdaptiveCounting(parts.ask, parts.absorb), parts.first(), source)
+    return Run(released_rows(driven), driven.transcript, _truth(driven, masks, source))
 
 
 def released_rows(state: State) -> tuple[Row, ...]:
@@ -366,10 +366,10 @@ def released_rows(state: State) -> tuple[Row, ...]:
 def _truth(found: State, masks: Masks, source: KeeperSource) -> Truth:
     """Which survivors had records behind them."""
     pairs = list(zip(source.seen, found.survivors, strict=True))
-    real = [seen.counts.of(survivors.partitions) for seen, survivors in pairs]
-    released = [seen.counts.of(survivors.itemsets) for seen, survivors in pairs]
+    real = [question.counts.of(survivors.partitions) for question, survivors in pairs]
+    released = [question.counts.of(survivors.itemsets) for question, survivors in pairs]
     return Truth(
-        int(masks.records > 0) + sum(int(np.count_nonzero(each)) for each in real),
-        sum(int(np.count_nonzero(each)) for each in released),
-        sum(int(each.sum()) for each in released),
+        int(masks.records > 0) + sum(int(np.count_nonzero(counts)) for counts in real),
+        sum(int(np.count_nonzero(counts)) for counts in released),
+        sum(int(counts.sum()) for counts in released),
     )

@@ -68,12 +68,16 @@ def over_curators(params: Parameters) -> Parameters:
     """With what counts alone answer. Raises NotOverCurators."""
     if params.metrics is not None:
         raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
-    own = params.model_copy(update={"method": params.method or "auto"})
-    if own.method == "basic" and isinstance(own.universe, tuple) and len(own.universe) > _WIDEST:
+    resolved = params.model_copy(update={"method": params.method or "auto"})
+    if (
+        resolved.method == "basic"
+        and isinstance(resolved.universe, tuple)
+        and len(resolved.universe) > _WIDEST
+    ):
         raise NotOverCurators(
             f"over curators basic has {_WIDEST} items at most", pointer="/params/universe"
         )
-    return own
+    return resolved
 
 
 def universe(params: Parameters) -> tuple[str, ...]:
@@ -164,13 +168,13 @@ def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
     method = method_of(params)
     if method == "basic":
         return AdaptiveCounting(partial(_ask_all, params), _absorb_all)
-    found = parts(params, draws)
+    steps = parts(params, draws)
     if method != "diffpart":
         return AdaptiveCounting(
-            partial(_ask_with_rest, params, found),
-            partial(_absorb_with_rest, params, draws, found),
+            partial(_ask_with_rest, params, steps),
+            partial(_absorb_with_rest, params, draws, steps),
         )
-    return AdaptiveCounting(found.ask, found.absorb)
+    return AdaptiveCounting(steps.ask, steps.absorb)
 
 
 def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Question | None:
@@ -258,12 +262,12 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
         cells = (1 << len(universe(params))) - 1
         one = PlannedQuestion("itemsets", params.epsilon, 1, None, None, cells, cells)
         return (one,)
-    found = parts(params, draws)
-    taxonomy = found.taxonomy
+    steps = parts(params, draws)
+    taxonomy = steps.taxonomy
     depths = taxonomy.internal(taxonomy.root)
     cells = (1 << len(taxonomy.children(taxonomy.root))) - 1
     largest = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
-    alpha = found.settings.epsilon / 2 / depths
+    alpha = steps.settings.epsilon / 2 / depths
     questions = []
     if method != "diffpart":
         size, least = taxonomy.size, WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
@@ -277,7 +281,7 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
         return (*questions, PlannedQuestion("basis", rate, 1, None, None, cells, cells))
     for depth in range(1, depths + 1):
         group = cells if depth == 1 else largest
-        test = found.settings.law.partition(group, alpha, taxonomy.root.level)
+        test = steps.settings.law.partition(group, alpha, taxonomy.root.level)
         most = group if depth == 1 else MOST_CELLS
         questions.append(
             PlannedQuestion(
@@ -295,24 +299,24 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
 
 def release(params: Parameters, state: Held) -> Outcome:
     """What is published; nothing in it is drawn. Raises RowCap."""
-    own, items = over_curators(params), universe(params)
+    resolved, items = over_curators(params), universe(params)
     context = SequentialContext()
     if isinstance(state, Histogram):
         assert state.counts is not None
-        return histogram_outcome(state.counts, own, "sound", items, context, state.draws)[0]
+        return histogram_outcome(state.counts, resolved, "sound", items, context, state.draws)[0]
     if isinstance(state, WithRest):
         tree, margins = state.tree, state.margins(params.epsilon)
         counts = [margins.lengths, margins.items]
         counts += [] if margins.basis is None else [margins.basis.cells]
-        opened = b"".join(each.astype("<i8").tobytes() for each in counts)
+        opened = b"".join(count.astype("<i8").tobytes() for count in counts)
         # What is drawn follows from what was opened: a release that is made again is the same.
         drawn = hashlib.sha256(b"tacit set-valued rest" + opened).digest()
         context = SequentialContext(seed=drawn)
         rows = released_rows(tree)
         return published_with_rest(
-            rows, tree.transcript, margins, own, "sound", items, context, state.draws
+            rows, tree.transcript, margins, resolved, "sound", items, context, state.draws
         )[0]
-    return published(released_rows(state), state.transcript, own, "sound", items, context)
+    return published(released_rows(state), state.transcript, resolved, "sound", items, context)
 
 
 ROUNDS: Final = counting_rounds(

@@ -168,12 +168,12 @@ def estimated_items(margins: Margins, draws: Fraction = Fraction(1)) -> Floats:
     law of all counts, as if what records did not keep were like what they kept. Post-processing; it
     errs least over all items where most are rare. draws: whole noises that a count holds. Spec:
     graph-der, section 10.2."""
-    found = np.maximum(margins.items, 0).astype(np.float64)
+    estimated = np.maximum(margins.items, 0).astype(np.float64)
     scale = margins.deviation / math.sqrt(2 * draws)
     if scale:
-        found = DegreeLaw.of(margins.items, scale, float(draws)).means(margins.items)
+        estimated = DegreeLaw.of(margins.items, scale, float(draws)).means(margins.items)
     kept = float(np.minimum(SIZES, margins.kept) @ margins.lengths)
-    return found * (float(SIZES @ margins.lengths) / kept if kept else 1.0)
+    return estimated * (float(SIZES @ margins.lengths) / kept if kept else 1.0)
 
 
 def told_from_noise(
@@ -193,13 +193,13 @@ def told_from_noise(
     below = noisy[hidden].astype(np.float64)
     records = float(below.sum())
     wide = 2 * float(scale) * math.sqrt(2 * draws * below.size)  # two standard deviations
-    found = np.where(hidden, 0, noisy)
-    tailed = _with_tail(found, max(records, 0.0) + wide)
-    if records - float((tailed - found).sum()) > max(least, wide):
-        found[hidden] = np.rint(on_simplex(below))
+    shown_lengths = np.where(hidden, 0, noisy)
+    tailed = _with_tail(shown_lengths, max(records, 0.0) + wide)
+    if records - float((tailed - shown_lengths).sum()) > max(least, wide):
+        shown_lengths[hidden] = np.rint(on_simplex(below))
     else:
-        found = tailed
-    return found, max(0.0, float((noisy - found)[hidden].sum()) + wide)
+        shown_lengths = tailed
+    return shown_lengths, max(0.0, float((noisy - shown_lengths)[hidden].sum()) + wide)
 
 
 def _with_tail(lengths: Ints, most: float) -> Ints:
@@ -212,17 +212,17 @@ def _with_tail(lengths: Ints, most: float) -> Ints:
     if ratio > _FALLING:  # there is an end, or lengths do not fall
         return lengths
     tail = lengths[last] * ratio ** np.arange(1, lengths.size - last)
-    found = lengths.copy()
-    found[last + 1 :] = np.rint(tail * min(1.0, most / max(float(tail.sum()), 1e-9)))
-    return found
+    lengthened = lengths.copy()
+    lengthened[last + 1 :] = np.rint(tail * min(1.0, most / max(float(tail.sum()), 1e-9)))
+    return lengthened
 
 
 def items_kept(lengths: Ints, epsilon: Fraction, items: int) -> int:
     """l, 1 to 64, by the forecast of a common item's relative error: noise of standard deviation
     sqrt(2) l / epsilon, stretched by what records keep of their items, and 15 % of what they do not
     keep. 1 without records. epsilon: of the items; items: how many there are."""
-    held = lengths * SIZES
-    total = float(held.sum())
+    items_of_length = lengths * SIZES
+    total = float(items_of_length.sum())
     if not total:
         return 1
     kept = np.minimum(SIZES[:, None], SIZES[None, :]) @ lengths / total  # by l

@@ -119,8 +119,8 @@ class Parameters(WireModel):
     def method_of(self, stance: Stance) -> Method:
         """The one that runs; diffpart+rest of auto may become rest when lengths are known
         (`shares_of`)."""
-        asked = self.method or ("diffpart" if stance == "paper" else "auto")
-        return "diffpart+rest" if asked == "auto" else asked
+        method_asked = self.method or ("diffpart" if stance == "paper" else "auto")
+        return "diffpart+rest" if method_asked == "auto" else method_asked
 
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
@@ -235,8 +235,10 @@ def expected_offspring(params: Parameters, stance: Stance, taxonomy: Taxonomy) -
     """
     cells = (1 << min(params.fanout, taxonomy.size)) - 1
     if stance == "sound":
-        each = float(params.eta)
+        expected = float(params.eta)
     else:
         chance = law_of(params, stance).partition(cells, Fraction(1), 1).chance
-        each = float(cells * chance)
-    return f"An empty split of {cells} cells has {each:.3g} false sub-partitions in expectation."
+        expected = float(cells * chance)
+    return (
+        f"An empty split of {cells} cells has {expected:.3g} false sub-partitions in expectation."
+    )

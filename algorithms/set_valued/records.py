@@ -148,9 +148,9 @@ class Supports:
             last = min(first + _BLOCK_COLUMNS, sets.count)
             low, high = sets.offsets[first], sets.offsets[last]
             word = slice(first // 64, (first + _BLOCK_COLUMNS) // 64)
-            held = np.zeros((items, _BLOCK_COLUMNS), np.bool_)
-            held[sets.places[low:high], owner[low:high] - first] = True
-            rows[:, word] = _packed(held)
+            is_in = np.zeros((items, _BLOCK_COLUMNS), np.bool_)
+            is_in[sets.places[low:high], owner[low:high] - first] = True
+            rows[:, word] = _packed(is_in)
             digits = np.zeros((bits, _BLOCK_COLUMNS), np.bool_)
             digits[:, : last - first] = weights[first:last] >> np.arange(bits)[:, None] & 1
             planes[:, word] = _packed(digits)
@@ -159,10 +159,10 @@ class Supports:
 
     def weight(self, columns: Words) -> int:
         """The weight of the chosen sets (words,)."""
-        held = np.flatnonzero(columns)
-        if not held.size:
+        words = np.flatnonzero(columns)
+        if not words.size:
             return 0
-        ones = np.bitwise_count(columns[held] & self.planes[:, held]).sum(axis=1, dtype=np.int64)
+        ones = np.bitwise_count(columns[words] & self.planes[:, words]).sum(axis=1, dtype=np.int64)
         return int((ones << np.arange(ones.size)).sum())
 
     def support(self, itemset: Sequence[int]) -> int:

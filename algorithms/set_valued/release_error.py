@@ -50,7 +50,7 @@ def errors_of_items(
         runs.append(_released_again(truth, epsilon, draws, generator))
     items = measured.universe
     known = Seen.together([run.part(slice(None, items)) for run in runs])
-    probed = Seen.together([each.part(slice(items, None)) for each in runs])
+    probed = Seen.together([run.part(slice(items, None)) for run in runs])
     return FileErrors(by_class(known, probed), (truth.in_rows + truth.rest)[:items])
 
 

@@ -129,14 +129,14 @@ def consistent_lengths(lengths: Ints, items: Floats, margins: Margins) -> Ints:
     kept, known = np.minimum(SIZES, margins.kept), lengths[there].astype(np.float64)
     by_items = items.size * margins.deviation**2
     by_lengths = float(np.square(kept).sum()) * margins.deviation_of_lengths**2
-    wanted = (float(kept[there] @ known) * by_items + float(items.sum()) * by_lengths) / (
+    total_wanted = (float(kept[there] @ known) * by_items + float(items.sum()) * by_lengths) / (
         by_items + by_lengths
     )
     low, high = -float(known.max()), float(known.max())
     for _ in range(60):
         middle = (low + high) / 2
-        held = kept[there] @ np.maximum(known - middle * kept[there], 0)
-        low, high = (middle, high) if held > wanted else (low, middle)
+        total_at = kept[there] @ np.maximum(known - middle * kept[there], 0)
+        low, high = (middle, high) if total_at > total_wanted else (low, middle)
     moved = lengths.copy()
     moved[there] = np.rint(np.maximum(known - high * kept[there], 0)).astype(np.int64)
     return moved
@@ -148,11 +148,11 @@ def _combined(margins: Margins, counts: Floats, records: Floats, shares: Floats)
     assert margins.basis is not None
     cells, k = margins.basis.cells, margins.basis.chosen.size
     kept = float(records * SIZES @ shares) / float(records @ SIZES)
-    own = (margins.deviation / kept) ** 2 + np.square(_SKEW * (1 - kept) * counts)
+    bias = (margins.deviation / kept) ** 2 + np.square(_SKEW * (1 - kept) * counts)
     noise = margins.basis.deviation**2 * 2.0 ** (k - 1)
     every = np.arange(cells.size)
     sums = np.array([cells[every >> bit & 1 == 1].sum() for bit in range(k)], np.float64)
-    result: Floats = (counts * noise + sums * own) / (noise + own)
+    result: Floats = (counts * noise + sums * bias) / (noise + bias)
     return result
 
 
@@ -220,8 +220,10 @@ def _others(fit: Fit, sizes: Ints, source: NoiseSource, beat: Callable[[], None]
     kept[_repeated(owner, items, weights.size)] = False
     drawn = Drawn(owner[kept], items[kept])
     records = np.bincount(sizes, minlength=MOST_LENGTH + 1)[1:].astype(np.float64)
-    wanted = fit.expected(records)[fit.place]
-    whole_counts = np.floor(wanted + _uniform(source, wanted.size)).astype(np.int64)
+    expected_counts = fit.expected(records)[fit.place]
+    whole_counts = np.floor(expected_counts + _uniform(source, expected_counts.size)).astype(
+        np.int64
+    )
     return _exchanged(drawn, whole_counts, source, beat)
 
 
@@ -290,6 +292,6 @@ def _uniform(source: NoiseSource, count: int) -> Floats:
 
 
 def _places(sums: Floats, count: int, source: NoiseSource) -> Ints:
-    found = np.searchsorted(sums, _uniform(source, count) * sums[-1], side="right") - 1
-    places: Ints = np.minimum(found, sums.size - 2)
+    at = np.searchsorted(sums, _uniform(source, count) * sums[-1], side="right") - 1
+    places: Ints = np.minimum(at, sums.size - 2)
     return places

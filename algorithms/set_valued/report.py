@@ -125,7 +125,7 @@ def set_valued_report(
         claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
         verified=lines,
         charged=builder.charge(params.epsilon),
-        noise=tuple(builder.noise(*each) for each in _scales(params, method, items, margins)),
+        noise=tuple(builder.noise(*scale) for scale in _scales(params, method, items, margins)),
         sampler=_sampler_delta(params, method),
         method=_method_of_proof(method),
         public_parameters=(
@@ -210,10 +210,14 @@ def _mechanism(params: Parameters, method: Method, stance: Stance) -> dict[str, 
     if method == "basic":
         return {"method": method}
     if stance == "paper":
-        own: dict[str, Any] = {"C1": params.c_1, "C2": params.c_2, "leaf_mode": params.leaf_mode}
+        details: dict[str, Any] = {
+            "C1": params.c_1,
+            "C2": params.c_2,
+            "leaf_mode": params.leaf_mode,
+        }
     else:
-        own = {"eta": format_exact(params.eta), "eta_leaf": format_exact(params.eta_leaf)}
-    return {"method": method, "fanout": params.fanout, **own}
+        details = {"eta": format_exact(params.eta), "eta_leaf": format_exact(params.eta_leaf)}
+    return {"method": method, "fanout": params.fanout, **details}
 
 
 def _scales(
@@ -256,26 +260,26 @@ def _error(
     """From public values only."""
     if items is None:
         return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
-    found = _figures(params, method, stance, items, margins, errors, draws)
+    error = _figures(params, method, stance, items, margins, errors, draws)
     if stance == "paper":
-        return found
+        return error
     if method in WITH_MARGINS:
-        found["work"] = WORK.json(items)
+        error["work"] = WORK.json(items)
     if errors is not None:
-        return errors.with_verdict(found, "items")
+        return errors.with_verdict(error, "items")
     if method == "basic":
         deviation = _deviation_of_histogram(params, items, draws)
-        return by_size(found, deviation, "an item's count by histogram.npy")
+        return by_size(error, deviation, "an item's count by histogram.npy")
     if method == "diffpart":
         if rows == 0:
-            return with_verdict(found, "noise", "no group of records stands out from the noise")
+            return with_verdict(error, "noise", "no group of records stands out from the noise")
         return without_verdict(
-            found,
-            f"what is lost are records of which fewer than {found['threshold_at_root']} have "
+            error,
+            f"what is lost are records of which fewer than {error['threshold_at_root']} have "
             "something in common; how many these are depends on the data, and nothing counts them",
         )
     unit = _unit(params, method, margins) * math.sqrt(draws)
-    return by_size(found, unit, "for each item that a record keeps, an item's count")
+    return by_size(error, unit, "for each item that a record keeps, an item's count")
 
 
 def _deviation_of_histogram(params: Parameters, items: int, draws: Fraction) -> float:
@@ -395,9 +399,9 @@ def _method(
     items: int | None,
     margins: Margins | None,
 ) -> dict[str, Any]:
-    asked = params.method or ("diffpart" if stance == "paper" else "auto")
-    described: dict[str, Any] = {"asked": asked, "chosen": method}
-    if asked == "auto":
+    method_asked = params.method or ("diffpart" if stance == "paper" else "auto")
+    described: dict[str, Any] = {"asked": method_asked, "chosen": method}
+    if method_asked == "auto":
         if items is None or (margins is None and method == "diffpart+rest"):
             described["chosen"] = None
         described["rule"] = (

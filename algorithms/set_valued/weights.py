@@ -128,18 +128,18 @@ def fitted(counts: Floats, records: Floats, counted: Floats, lengths: Floats) ->
     used = records > 0
     if not usable or not used.any():
         return Fit(values, np.zeros(values.size), place, np.zeros(records.size))
-    wanted = np.minimum(lengths[used], usable - (1 - _FULL))
+    target_lengths = np.minimum(lengths[used], usable - (1 - _FULL))
     weighted = (records * counted)[used]
     weights = values / float(values @ alike)
-    times = wanted
+    times = target_lengths
     for _ in range(_SOLVING_ROUNDS):
         before = times
-        times = _times(weights, alike, wanted)
+        times = _times(weights, alike, target_lengths)
         weights = _weights(values, weighted, times)
         if np.abs(times / before - 1).max() < _CLOSE:
             break
     every = np.zeros(records.size)
-    every[used] = _times(weights, alike, wanted)
+    every[used] = _times(weights, alike, target_lengths)
     return Fit(values, weights, place, every)
 
 

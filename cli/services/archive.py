@@ -218,8 +218,8 @@ class Places:
         if settings.operator_token is None:
             files["operator.token"] = home / "operator.token"
         if settings.service == "coordinator":
-            given = getattr(settings, "dataset_dir", None)
-            files |= {"datasets": given or home / "datasets", "jobs": home / "jobs"}
+            directory = getattr(settings, "dataset_dir", None)
+            files |= {"datasets": directory or home / "datasets", "jobs": home / "jobs"}
             if getattr(settings, "storage_key", None) is None:
                 files["storage.key"] = home / "storage.key"
                 files |= {path.name: path for path in rotated(home)}

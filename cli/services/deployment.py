@@ -210,7 +210,7 @@ def settings_of(service: ServiceAddress) -> dict[str, str]:
 
     module = import_module(f"{service.kind}.settings")
     known = variables(getattr(module, f"{service.kind.capitalize()}Settings")) - _NOT_ITS_OWN
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
             continue
@@ -221,8 +221,8 @@ def settings_of(service: ServiceAddress) -> dict[str, str]:
             raise ValueError(f"{path}, line {number}: not a setting that `tacit up` leaves open")
         if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
             value = value[1:-1]
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 _ADOPT_ORPHANS: Final = 36

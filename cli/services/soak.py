@@ -258,9 +258,13 @@ def _print(response: Comparison) -> None:
     title = f"{response.liars} of {curators} curators lie, amounts in {response.unit}"
     console.print(TextTable(title, columns, rows))
     for lie in Lie:
-        told = sum(each.told for row in response.rows for each in row.lies if each.lie is lie)
-        named = sum(each.named for row in response.rows for each in row.lies if each.lie is lie)
-        say(f"{lie.value}: says {response.claims[lie.value]}, {named} of {told} named")
+        lies_told = sum(
+            lie_told.told for row in response.rows for lie_told in row.lies if lie_told.lie is lie
+        )
+        named = sum(
+            lie_told.named for row in response.rows for lie_told in row.lies if lie_told.lie is lie
+        )
+        say(f"{lie.value}: says {response.claims[lie.value]}, {named} of {lies_told} named")
     figures = response.figures()
     declared = amount(figures["mean_absolute_declared_error"])
     proved = amount(figures["mean_absolute_proved_error"])

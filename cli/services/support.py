@@ -54,8 +54,8 @@ def support_bundle(
         for name, content in parts.items():
             bundle.writestr(name, content)
     lines = [f"{path}:", *(f"  {name}" for name in parts)]
-    found = {"file": str(path), "parts": list(parts)}
-    return Answer(found, lambda: say("\n".join(lines), markup=False))
+    answer = {"file": str(path), "parts": list(parts)}
+    return Answer(answer, lambda: say("\n".join(lines), markup=False))
 
 
 def _of_service(target: Target, service: ServiceAddress) -> dict[str, bytes]:

@@ -305,13 +305,13 @@ def budget_ends(outlook: BudgetOutlook) -> list[Condition]:
     return [
         Condition(
             ConditionKind.BUDGET_ENDS,
-            stated(each.limit),
-            f"A limit of epsilon {stated(each.limit)} is used up on",
+            stated(budget_limit.limit),
+            f"A limit of epsilon {stated(budget_limit.limit)} is used up on",
             f"/console/budget?limit={place}",
-            each.exhausted,
+            budget_limit.exhausted,
         )
-        for place, each in enumerate(outlook.limits)
-        if each.exhausted is not None
+        for place, budget_limit in enumerate(outlook.limits)
+        if budget_limit.exhausted is not None
     ]
 
 

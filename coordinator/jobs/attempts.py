@@ -277,8 +277,8 @@ class Attempts:
 
 def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> EpsilonDelta:
     """The amount not spent by an algorithm that ended early, by its own published rule."""
-    said = report.charged
-    if price.kind != "budget" or said is None or said.reserved is None:
+    charge = report.charged
+    if price.kind != "budget" or charge is None or charge.reserved is None:
         return EpsilonDelta(0, 0)
     try:
         amount_stated = stated(report, dataset.privacy_unit).amount

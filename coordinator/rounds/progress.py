@@ -181,9 +181,9 @@ class Refusing:
     async def read_on(self, transaction: Transaction) -> None:
         """Read the refusals stored since the last call."""
         for row in await store.refusals_after(transaction, self._round, self._last):
-            own = sets.unpack(row.members, row.curators)
+            bits = sets.unpack(row.members, row.curators)
             inside = self.members[row.first : row.first + row.curators]
-            inside |= own[: inside.size]  # a party may have enrolled after the round was opened
+            inside |= bits[: inside.size]  # a party may have enrolled after the round was opened
             self._last = row.id
 
 
@@ -264,7 +264,7 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     if row is None:
         raise UnknownRound
     descriptor, charge = signed_descriptor(row).statement, state.spending.rounds.get(round_id)
-    found = Received(
+    received_pieces = Received(
         round=round_id,
         state=row.state,
         expected=None if charge is None else int(state.spending.members_of(charge).sum()),
@@ -272,7 +272,7 @@ async def received(conduct: Conduct, round_id: str) -> Received:
         refused={ground.value: count for ground, count in grounds.items()},
     )
     if row.state is not RoundState.OPEN:
-        return found
+        return received_pieces
     peers = await peers_of(conduct, descriptor)
     answers = await gather(soon(peer.progress(round_id)) for peer in peers)
     held_by = tuple(
@@ -281,7 +281,7 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     )
     counts = [entry.accepted for entry in held_by if entry.accepted is not None]
     least = min(counts) if counts and len(counts) == len(held_by) else None
-    return found.model_copy(update={"aggregators": held_by, "least": least})
+    return received_pieces.model_copy(update={"aggregators": held_by, "least": least})
 
 
 DAY: Final = timedelta(days=1)

@@ -347,8 +347,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         reveals=tuple(reveals),
     )
     accepted = accepted_sets(row.accepted or "[]")
-    held = [item.statement.held(descriptor.roster_size) for item in accepted]
-    event = charging.released(row.id, descriptor.roster_size, [manifest.members, *held])
+    bitmaps = [item.statement.held(descriptor.roster_size) for item in accepted]
+    event = charging.released(row.id, descriptor.roster_size, [manifest.members, *bitmaps])
     result, now = decode(query, total), conduct.clock.now()
     values = {
         "state": RoundState.RELEASED,

@@ -209,7 +209,7 @@ class BlockSum:
         content: dict[str, Any] = {
             "kind": self.kind,
             "vertices": self.vertices,
-            "epsilons": [format_exact(each) for each in self.epsilons],
+            "epsilons": [format_exact(epsilon) for epsilon in self.epsilons],
         }
         if self.grid is not None:
             content["ranges"] = self.grid.ranges

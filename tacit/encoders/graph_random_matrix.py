@@ -119,7 +119,7 @@ class RowReports:
     def row(self, vertex: str, neighbours: Iterable[str]) -> NDArray[np.int64]:
         """A_i S (m,), without noise. Items that are no vertices, and the vertex itself, are no
         edges; an edge counts once."""
-        columns = {self.places[each] for each in neighbours if each in self.places}
+        columns = {self.places[neighbour] for neighbour in neighbours if neighbour in self.places}
         columns.discard(self.places[vertex])
         drawn = entries(self.projection)
         chosen = replace(drawn, values=drawn.values[sorted(columns)]).dense()
@@ -157,7 +157,7 @@ def read(document: Mapping[str, Any]) -> RowReports:
     nonzeros = document["nonzeros"]
     sigma, epsilon = Fraction(document["sigma"]), Fraction(document["epsilon"])
     delta = Fraction(document["delta"])
-    if not all(isinstance(each, str) for each in vertices) or type(m) is not int:
+    if not all(isinstance(vertex, str) for vertex in vertices) or type(m) is not int:
         raise EncodingRefused("the document is not one of the algorithm's")
     if not 3 <= len(set(vertices)) == len(vertices) <= MOST_VERTICES:
         raise EncodingRefused("vertices: 3 to 20,000, each once")

@@ -101,8 +101,8 @@ class Layout:
 
     def earlier(self, groups: Ints, bins: Ints) -> Ints:
         """How many items of a group lie in earlier bins."""
-        found: Ints = np.searchsorted(self._bins_in_order, groups * self.bins + bins)
-        return found - self.starts[groups]
+        places: Ints = np.searchsorted(self._bins_in_order, groups * self.bins + bins)
+        return places - self.starts[groups]
 
     @cached_property
     def earlier_groups(self) -> Ints:
@@ -146,8 +146,8 @@ class Below:
         """Of each pair's items how many lie in earlier time bins than its prefix."""
         assert self.pairs is not None
         prefix, group = np.divmod(self.pairs, self.layout.count)
-        found: Ints = self.layout.earlier(group, self._bins[prefix])
-        return found
+        items_before: Ints = self.layout.earlier(group, self._bins[prefix])
+        return items_before
 
     @cached_property
     def _bins(self) -> Ints:
@@ -160,8 +160,8 @@ class Below:
     @cached_property
     def first_groups(self) -> Ints:
         """Of each asked prefix the first group that may have items of its time bin or later."""
-        found: Ints = self.layout.earlier_groups[self._bins[self.asked]]
-        return found
+        groups_before: Ints = self.layout.earlier_groups[self._bins[self.asked]]
+        return groups_before
 
     @cached_property
     def sizes(self) -> Ints:

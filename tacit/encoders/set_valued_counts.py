@@ -302,7 +302,7 @@ class Splits:
 
     def json(self) -> dict[str, Any]:
         """As JSON."""
-        generations = [each.json() for each in self.generations]
+        generations = [generation.json() for generation in self.generations]
         return {"items": self.items, "fanout": self.taxonomy.fanout, "generations": generations}
 
     @cached_property
@@ -353,8 +353,8 @@ class Walk:
         none, which no honest question asks for: nothing of another record is ever read."""
         at = self.masks.starts[self.rows] + document.generations[self.depth].places[self.partitions]
         exists = at < self.masks.starts[self.rows + 1]
-        seen: Ints = self.masks.masks[np.where(exists, at, 0)].astype(np.int64)
-        return np.where(exists, seen, 0)
+        masks_seen: Ints = self.masks.masks[np.where(exists, at, 0)].astype(np.int64)
+        return np.where(exists, masks_seen, 0)
 
 
 def follow(walk: Lists | Masks | Walk, document: Splits | Margin) -> Lists | Masks | Walk:
@@ -423,11 +423,11 @@ def _asked(document: Mapping[str, Any]) -> Splits | Margin:
     generations: list[Generation] = []
     if not 1 <= len(document["generations"]) <= MOST_DEPTH:
         raise ValueError("more depths than questions can have asked")
-    for each in document["generations"]:
+    for generation_document in document["generations"]:
         before = generations[-1].parents.size if generations else 1
         generation = Generation(
-            whole_numbers(each["parents"], before),
-            *(whole_numbers(each[name], 1 << _MASK_BITS) for name in _FIELDS[1:]),
+            whole_numbers(generation_document["parents"], before),
+            *(whole_numbers(generation_document[name], 1 << _MASK_BITS) for name in _FIELDS[1:]),
         )
         _check(generation, first=not generations)
         generations.append(generation)

@@ -114,7 +114,7 @@ class Sequences:
     def of(cls, universe: Sequence[str], lists: Iterable[Sequence[str]]) -> Sequences:
         """A small set of sequences over a universe. Raises KeyError for an unknown item."""
         places = {item: place for place, item in enumerate(universe)}
-        listed = [[places[item] for item in each] for each in lists]
+        listed = [[places[item] for item in record] for record in lists]
         lengths = np.array([len(record) for record in listed], np.int64)
         items = np.array([place for record in listed for place in record], np.int32)
         return cls(tuple(universe), items, np.concatenate(([0], np.cumsum(lengths))))

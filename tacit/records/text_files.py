@@ -386,7 +386,11 @@ def first_line(cells: Sequence[str]) -> Literal["names", "values", "either"]:
     if len(numbers) < len(parsed):
         return "either"
     steps = {after - before for before, after in pairwise(numbers)}
-    if len(numbers) < 3 or min(steps) <= 0 or any(each != each.to_integral() for each in numbers):
+    if (
+        len(numbers) < 3
+        or min(steps) <= 0
+        or any(number != number.to_integral() for number in numbers)
+    ):
         return "values"
     return "names" if steps == {1} and numbers[0] in (0, 1) else "either"
 

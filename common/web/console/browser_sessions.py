@@ -306,8 +306,8 @@ class Sessions:
         if before is not None:
             chosen = chosen.where(rows.c.id < before)
         async with self._database.reading() as transaction:
-            found = await transaction.execute(chosen)
-            return [Audited(**row._mapping) for row in found]
+            rows_found = await transaction.execute(chosen)
+            return [Audited(**row._mapping) for row in rows_found]
 
     async def _begin(self, token_hash: str) -> str:
         principal = await self._principal(token_hash)

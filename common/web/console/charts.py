@@ -364,7 +364,7 @@ def _dates(start: datetime, end: datetime, most: int) -> list[tuple[datetime, st
     if span > 90 * _DAY:
         months = [start.year * 12 + start.month + number for number in range(span.days // 28)]
         firsts = [datetime(m // 12, m % 12 + 1, 1, tzinfo=start.tzinfo) for m in months]
-        inside = [each for each in firsts if each <= end]
+        inside = [first for first in firsts if first <= end]
         every = math.ceil(len(inside) / most)
         return [(month, f"{month:%b}") for month in inside[::every]]
     step = next(

@@ -197,19 +197,19 @@ class IdentityProvider:
             nonce={"essential": True, "value": attempt.nonce},
         )
         try:
-            found = jwt.decode(token, _public_keys(keys), algorithms=ALGORITHMS)
-            registry.validate(found.claims)
+            decoded = jwt.decode(token, _public_keys(keys), algorithms=ALGORITHMS)
+            registry.validate(decoded.claims)
         except JoseError as error:
             claim = getattr(error, "claim", None)
             named = f" ({claim})" if isinstance(claim, str) else ""
             raise StatementRefused(f"{type(error).__name__}{named}") from None
         except (ValueError, TypeError, KeyError) as error:
             raise StatementRefused(type(error).__name__) from None
-        audience = found.claims["aud"]
+        audience = decoded.claims["aud"]
         alone = audience == client or audience == [client]
-        if found.claims.get("azp", client if alone else None) != client:
+        if decoded.claims.get("azp", client if alone else None) != client:
             raise StatementRefused("azp")
-        return found.claims
+        return decoded.claims
 
     async def _redeem(self, endpoints: _Endpoints, code: str, attempt: Attempt) -> str:
         """The ID token for a code."""
@@ -236,17 +236,19 @@ class IdentityProvider:
 
     async def _endpoints(self) -> _Endpoints:
         well_known = self._issuer.rstrip("/") + "/.well-known/openid-configuration"
-        found = await self._object(well_known)
-        if found.get("issuer") != self._issuer:
+        configuration = await self._object(well_known)
+        if configuration.get("issuer") != self._issuer:
             raise ProviderAway("it calls itself by another issuer than oidc_issuer")
-        methods = found.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = configuration.get(
+            "token_endpoint_auth_methods_supported", ["client_secret_basic"]
+        )
         posts = isinstance(methods, list) and "client_secret_basic" not in methods
-        end = found.get("end_session_endpoint")
+        end = configuration.get("end_session_endpoint")
         return _Endpoints(
-            self._address(found, "authorization_endpoint"),
-            self._address(found, "token_endpoint"),
-            self._address(found, "jwks_uri"),
-            None if end is None else self._address(found, "end_session_endpoint"),
+            self._address(configuration, "authorization_endpoint"),
+            self._address(configuration, "token_endpoint"),
+            self._address(configuration, "jwks_uri"),
+            None if end is None else self._address(configuration, "end_session_endpoint"),
             posts,
         )
 
@@ -282,12 +284,12 @@ class IdentityProvider:
         if body and 400 <= answer.status < 500:
             raise ProviderRefused(f"its token endpoint answered {answer.status}")
         try:
-            found = answer.json() if answer.status == 200 else None
+            document = answer.json() if answer.status == 200 else None
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise ProviderAway(f"it answered {answer.status}, without what it should")
-        return found
+        return document
 
 
 def _public_keys(document: Mapping[str, Any]) -> KeySet:

@@ -227,8 +227,8 @@ class ConsoleRoute(APIRoute):
             try:
                 return await inner(request)
             except NotSignedIn:
-                wanted = request.url.path if request.method == "GET" else PREFIX
-                return see(f"{LOGIN}?next={quote(wanted)}")
+                target = request.url.path if request.method == "GET" else PREFIX
+                return see(f"{LOGIN}?next={quote(target)}")
             except (RequestValidationError, ValidationError) as invalid:
                 error: DomainError = invalid_request(invalid)
             except DomainError as domain:

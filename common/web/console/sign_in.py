@@ -49,8 +49,8 @@ def add_sign_in(router: APIRouter) -> None:
 
     @router.get("/login")
     async def page(request: Request, pages: PagesPart, visitor: MaybeVisitor) -> Response:
-        wanted = own_path(request.query_params.get("next"))
-        return pages.show(request, "login.html", visitor, wanted=wanted, error=None)
+        target = own_path(request.query_params.get("next"))
+        return pages.show(request, "login.html", visitor, wanted=target, error=None)
 
     @router.post("/login")
     async def sign_in(
@@ -60,14 +60,14 @@ def add_sign_in(router: APIRouter) -> None:
         address = request.client.host if request.client is not None else ""
         async with request.form() as form:
             fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        wanted = own_path(fields.get("next"))
+        target = own_path(fields.get("next"))
         try:
             failures.check(address)
             session = await _begin(sessions, fields)
         except (NotAccepted, ForAMachine) as error:
             failures.add(address)
-            return pages.show(request, "login.html", None, status=401, wanted=wanted, error=error)
-        answer = see(wanted)
+            return pages.show(request, "login.html", None, status=401, wanted=target, error=error)
+        answer = see(target)
         set_session(answer, pages, session)
         return answer
 

@@ -68,15 +68,15 @@ def add_single_sign_on(router: APIRouter, session_s: int) -> None:
 
     @router.get("/sso")
     async def begin(request: Request, pages: PagesPart, provider: ProviderPart) -> Response:
-        wanted, attempt = own_path(request.query_params.get("next")), Attempt.new()
+        target, attempt = own_path(request.query_params.get("next")), Attempt.new()
         try:
             address = await provider.sign_in_address(attempt)
         except SIGN_IN_FAILED as error:
-            return _failed(request, pages, wanted, error)
+            return _failed(request, pages, target, error)
         answer = see(address)
         answer.set_cookie(
             _cookie(pages),
-            f"{attempt.secret}.{base64.urlsafe_b64encode(wanted.encode()).decode()}",
+            f"{attempt.secret}.{base64.urlsafe_b64encode(target.encode()).decode()}",
             max_age=_BEGUN_FOR_S,
             path=pages.root + BEGIN,
             httponly=True,
@@ -89,14 +89,14 @@ def add_single_sign_on(router: APIRouter, session_s: int) -> None:
     async def come_back(
         request: Request, pages: PagesPart, provider: ProviderPart, sessions: SessionsPart
     ) -> Response:
-        wanted = PREFIX
+        target = PREFIX
         try:
-            attempt, wanted = _begun(request, pages)
+            attempt, target = _begun(request, pages)
             session = await _begin(request, attempt, provider, sessions, session_s)
         except (NotBegunHere, *SIGN_IN_FAILED) as error:
-            answer = _failed(request, pages, wanted, error)
+            answer = _failed(request, pages, target, error)
         else:
-            answer = pages.show(request, "signed-in.html", None, wanted=wanted)
+            answer = pages.show(request, "signed-in.html", None, wanted=target)
             set_session(answer, pages, session)
         answer.delete_cookie(_cookie(pages), path=pages.root + BEGIN)
         return answer
