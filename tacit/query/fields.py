@@ -553,8 +553,8 @@ class QueryFields(KeptModel):
         data = info.data
         if value is None or not {"privacy_unit", "coordinates", "job"} <= data.keys():
             return value
-        counts_records = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
-        require(counts_records, value, "only a job's sum of vectors counts records")
+        of_job = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(of_job, value, "only a job's sum of vectors counts records")
         record = data["privacy_unit"] is PrivacyUnit.RECORD
         return require(record, value, "has a meaning for the unit record alone")
 
@@ -566,12 +566,8 @@ class QueryFields(KeptModel):
         data = info.data
         if value is None or not {"coordinates", "job"} <= data.keys():
             return value
-        counts_records = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
-        require(
-            counts_records,
-            value,
-            "only a job's sum of vectors names the registers of its statistics",
-        )
+        of_job = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(of_job, value, "only a job's sum of vectors names the registers of its statistics")
         return require(list(value) == sorted(set(value)), value, "must be sorted, each once")
 
 

@@ -592,11 +592,9 @@ def _names(point: Entry | None) -> list[str]:
 
 
 def _short(point: Entry | None) -> str:
-    names = _names(point)
-    return (names[0] if names else "no usage point")[:128]
+    return next(iter(_names(point)), "no usage point")[:128]
 
 
 def _device(point: Entry | None, curator: str) -> str:
     """The usage point's id, else the end of its link, else the curator's own name."""
-    names = [name for name in _names(point)[1:] if _IDENTIFIER.fullmatch(name)]
-    return names[0] if names else curator
+    return next(filter(_IDENTIFIER.fullmatch, _names(point)[1:]), curator)
