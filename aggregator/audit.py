@@ -300,10 +300,10 @@ async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
 
 
 async def _proposed(
-    aggregator: Aggregator, taken: LookRow, alpha: float, families: Sequence[_Family]
+    aggregator: Aggregator, look_row: LookRow, alpha: float, families: Sequence[_Family]
 ) -> answers.NoiseAudit:
     audit = joined([audit_of(family.records, family.row.scale) for family in families])
-    verdict = await asyncio.to_thread(audit.verdict, alpha, taken.number)
+    verdict = await asyncio.to_thread(audit.verdict, alpha, look_row.number)
     ends = np.cumsum([0, *(family.numbers.size for family in families)])
     silent, far = [], []
     for family, first, last in zip(families, ends[:-1], ends[1:], strict=True):
@@ -318,7 +318,9 @@ async def _proposed(
     return answers.NoiseAudit(
         alpha=alpha,
         look=answers.NoiseLook(
-            number=taken.number, time=format_instant(taken.time), alpha_each=verdict.alpha_each
+            number=look_row.number,
+            time=format_instant(look_row.time),
+            alpha_each=verdict.alpha_each,
         ),
         tests=int(audit.period.size),
         families=[

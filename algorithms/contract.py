@@ -538,9 +538,9 @@ def without_verdict(error: Mapping[str, Any], reason: str) -> dict[str, Any]:
 NEEDS_LIST: Final = "needs the list that is named by reference"
 
 
-def by_size(error: Mapping[str, Any], deviation: float, what: str) -> dict[str, Any]:
+def by_size(error: Mapping[str, Any], deviation: float, subject: str) -> dict[str, Any]:
     """The same before a run, which alone shows how large a thing is. deviation: its expected error,
     whatever its size; what: `a count of ..`."""
     useful, noise = deviation / USEFUL_ERROR, deviation / WEAK_ERROR
-    reason = f"{what} is useful from {useful:.3g} on and noise below {noise:.3g}"
+    reason = f"{subject} is useful from {useful:.3g} on and noise below {noise:.3g}"
     return without_verdict(error, f"{reason}; how large it is depends on the data")

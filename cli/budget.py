@@ -31,7 +31,7 @@ from tacit.answers import base as api
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
-def draw_forecast(found: api.Answer, path: Path) -> None:
+def draw_forecast(forecast_answer: api.Answer, path: Path) -> None:
     """Draw a forecast; the suffix of the file chooses the format."""
     try:
         import matplotlib
@@ -44,14 +44,14 @@ def draw_forecast(found: api.Answer, path: Path) -> None:
         raise ValueError(f"{path}: use .svg, .png or .pdf")
     figure, axes = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
     for color, unit in zip(("tab:blue", "tab:orange"), UNITS, strict=True):
-        points = [point for point in found["curve"] if point["unit"] == unit]
+        points = [point for point in forecast_answer["curve"] if point["unit"] == unit]
         basic = [(point["day"], point["basic"]["epsilon"]) for point in points]
         tight = [(point["day"], point["tight"]) for point in points]
         zcdp = [(point["day"], point["zcdp"]) for point in points]
         for style, label, line in (
             ("-", "basic, enforced", basic),
-            ("-.", f"rho at delta {found['delta']}, enforced", zcdp),
-            ("--", f"tight at delta {found['delta']}", tight),
+            ("-.", f"rho at delta {forecast_answer['delta']}, enforced", zcdp),
+            ("--", f"tight at delta {forecast_answer['delta']}", tight),
         ):
             days = [day for day, epsilon in line if epsilon != "inf"]
             epsilons = [float(epsilon) for _, epsilon in line if epsilon != "inf"]
@@ -60,7 +60,7 @@ def draw_forecast(found: api.Answer, path: Path) -> None:
     axes.set_xlabel("days since the schedule began")
     axes.set_ylabel("epsilon, as each query assumes collusion")
     axes.set_yscale("log")
-    axes.set_title(f"One round every {found['period_s']} s")
+    axes.set_title(f"One round every {forecast_answer['period_s']} s")
     axes.grid(visible=True, which="both", alpha=0.25)
     if axes.lines:
         axes.legend()
@@ -102,11 +102,13 @@ def show_budget(
     return Answer(response, lambda: print_budget(response))
 
 
-def print_budget(found: api.Answer) -> None:
+def print_budget(budget_answer: api.Answer) -> None:
     """The claimed bounds, the verified figures and the limits, in tables."""
-    counts = ", ".join(f"{count} {name}" for name, count in found["curators"].items() if count)
-    console.print(f"ledger: {found['ledger']['seq']} events; curators: {counts or 'none'}")
-    claimed = found["claimed"]
+    counts = ", ".join(
+        f"{count} {name}" for name, count in budget_answer["curators"].items() if count
+    )
+    console.print(f"ledger: {budget_answer['ledger']['seq']} events; curators: {counts or 'none'}")
+    claimed = budget_answer["claimed"]
     if claimed["bounds"]:
         rows = [
             [bound["name"], amount(bound["epsilon"]), _YES[bound["applies"]], bound["reason"]]
@@ -122,7 +124,7 @@ def print_budget(found: api.Answer) -> None:
         say(f"[dim]{claimed['sentence']}[/dim]")
     else:
         say(f"The papers' bounds: no number, {claimed['reason']}")
-    released = found["released"]
+    released = budget_answer["released"]
     for unit in ("record", "curator"):
         rows = [
             [
@@ -143,7 +145,7 @@ def print_budget(found: api.Answer) -> None:
     say(f"[dim]{released['sentence']}[/dim]")
     if "tight_sentence" in released:
         say(f"[dim]{released['tight_sentence']}[/dim]")
-    _print_limits(found["limits"])
+    _print_limits(budget_answer["limits"])
 
 
 def _by_scenario(title: str, figures: Json) -> TextTable:
@@ -162,10 +164,10 @@ def _worst(row: Json) -> str:
     return f"{worst['curator']}{' at ' + worst['instant'] if 'instant' in worst else ''}"
 
 
-def _print_limits(deployment: list[Json], own: list[Json] | None = None) -> None:
+def _print_limits(deployment: list[Json], of_curator: list[Json] | None = None) -> None:
     """The limits and whom each applies to; `own`: those of one curator."""
     named = [("the deployment", item) for item in deployment]
-    named += [("this curator", item) for item in own or []]
+    named += [("this curator", item) for item in of_curator or []]
     if not named:
         console.print("limits: none")
     for whose, item in named:

@@ -139,10 +139,10 @@ def publishes(client: Client, document: str) -> bool:
     return True
 
 
-def _revoked(said: dict[str, Any]) -> str:
+def _revoked(revoked: dict[str, Any]) -> str:
     return (
-        f"{said['name']}: document {said['fingerprint']} is revoked in {said['file']}, which has "
-        "nothing secret: every operator of a service that followed it gives it to "
+        f"{revoked['name']}: document {revoked['fingerprint']} is revoked in {revoked['file']}, "
+        "which has nothing secret: every operator of a service that followed it gives it to "
         "`tacit keys show`"
     )
 

@@ -46,16 +46,16 @@ def verified(response: api.Answer) -> Answer:
     return Answer(response, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
 
 
-def result_lines(found: api.Answer) -> list[str]:
+def result_lines(answer: api.Answer) -> list[str]:
     """The released figures of a result."""
-    unit = found["unit"]
+    unit = answer["unit"]
     lines = [
-        f"round {found['round']}, {found['window']['start']} to {found['window']['end']}",
-        f"  {found['participants']} curators answered (one without readings answers with zeros)",
+        f"round {answer['round']}, {answer['window']['start']} to {answer['window']['end']}",
+        f"  {answer['participants']} curators answered (one without readings answers with zeros)",
     ]
-    for name, value in found["result"].items():
+    for name, value in answer["result"].items():
         if name == "table":
-            lines += [f"  {line}" for line in _table_lines(found)]
+            lines += [f"  {line}" for line in _table_lines(answer)]
         elif isinstance(value, list):
             shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
             lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
@@ -65,19 +65,23 @@ def result_lines(found: api.Answer) -> list[str]:
             lines.append(f"  {name}: {value}")
         else:
             symbol = unit if name != "variance" else f"{unit}^2"
-            text = _with_noise(value, _half_width(found, name), symbol)
-            lines.append(f"  {name}: {text}{_between(found, name)}")
+            text = _with_noise(value, _half_width(answer, name), symbol)
+            lines.append(f"  {name}: {text}{_between(answer, name)}")
     return lines
 
 
-def _table_lines(found: api.Answer) -> list[str]:
+def _table_lines(round_answer: api.Answer) -> list[str]:
     """The cells and margins of a table."""
     # Loaded only here: few results are tables.
     from tacit.query.tables import TableColumn
     from tacit.report.tables import cell_figures, grid, text_lines
 
-    columns = [TableColumn.model_validate_json(json.dumps(column)) for column in found["columns"]]
-    figures = cell_figures(columns, found["result"]["table"], found["report"].get("error"))
+    columns = [
+        TableColumn.model_validate_json(json.dumps(column)) for column in round_answer["columns"]
+    ]
+    figures = cell_figures(
+        columns, round_answer["result"]["table"], round_answer["report"].get("error")
+    )
     return text_lines(grid(columns, figures))
 
 
@@ -139,27 +143,27 @@ def _inside(value: object) -> str:
     return f"({_plain(value)})" if value and isinstance(value, list | dict) else _plain(value)
 
 
-def refusal_lines(found: api.Answer) -> list[str]:
+def refusal_lines(refusals: api.Answer) -> list[str]:
     """How many curators refuse a round, by reason."""
     return [
         f"{count} refuse: {REFUSED_BECAUSE.get(ground, ground)}"
-        for ground, count in found["grounds"].items()
+        for ground, count in refusals["grounds"].items()
         if count
     ]
 
 
-def refused_lines(found: api.Answer) -> list[str]:
+def refused_lines(refusals: api.Answer) -> list[str]:
     """Which curators were refused by their proof, and contradictions among aggregators."""
     named = [
         f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
-        for item in found["refused"]
+        for item in refusals["refused"]
     ]
-    rest = found["count"] - len(named)
+    rest = refusals["count"] - len(named)
     return [
-        f"{found['count']} refused by their proof",
+        f"{refusals['count']} refused by their proof",
         *named,
         *([f"and {rest} more"] if rest else []),
-        *found["statements"],
+        *refusals["statements"],
     ]
 
 

@@ -152,8 +152,8 @@ def _listed(name: str, text: str) -> TyperCommand:
     return TyperCommand(name, help=text)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(show_version: bool) -> None:
+    if show_version:
         typer.echo(f"tacit {VERSION}")
         raise typer.Exit
 

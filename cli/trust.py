@@ -543,8 +543,8 @@ def _post_quantum(url: str) -> str:
     return str(ready.get("tls_pq", "unknown"))
 
 
-def _compare(response: dict[str, Any], given: str) -> None:
-    if not hmac.compare_digest(digits(given).encode(), str(response["fingerprint"]).encode()):
+def _compare(response: dict[str, Any], fingerprint: str) -> None:
+    if not hmac.compare_digest(digits(fingerprint).encode(), str(response["fingerprint"]).encode()):
         seen_fingerprint = response["fingerprint"]
         fail(
             f"the service at that address has another fingerprint: {seen_fingerprint}",

@@ -84,14 +84,14 @@ def refuse_unstorable_fields(fields: Mapping[str, str]) -> None:
     refuse([FieldError(pointer([name]), NO_NUL) for name, text in fields.items() if NUL in text])
 
 
-def _note_text(found: list[FieldError], place: tuple[str | int, ...], text: object) -> None:
+def _note_text(errors_found: list[FieldError], place: tuple[str | int, ...], text: object) -> None:
     if isinstance(text, str) and NUL in text:
-        found.append(FieldError(pointer(place), NO_NUL))
+        errors_found.append(FieldError(pointer(place), NO_NUL))
 
 
-def refuse(found: list[FieldError]) -> None:
-    if found:
-        raise Invalid("a value of the request cannot be stored", errors=found)
+def refuse(errors_found: list[FieldError]) -> None:
+    if errors_found:
+        raise Invalid("a value of the request cannot be stored", errors=errors_found)
 
 
 # Bodies in and out: JSON or CBOR into a pydantic model, and back in the requested form.

@@ -126,7 +126,9 @@ def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
 def _stricter(one: AtDelta | None, other: AtDelta | None) -> AtDelta | None:
     if one is None or other is None:
         return one or other
-    return min(one, other, key=lambda each: (each.limit.most_rho(), each.epsilon, each.delta))
+    return min(
+        one, other, key=lambda stated: (stated.limit.most_rho(), stated.epsilon, stated.delta)
+    )
 
 
 class Policy(WireModel):

@@ -342,7 +342,7 @@ def _member(
     return evidence.numbers[item.curator] in manifests[item.round]
 
 
-def document(plan: Plan, soak: Soak, found: Sequence[Check]) -> dict[str, Any]:
+def document(plan: Plan, soak: Soak, checks_made: Sequence[Check]) -> dict[str, Any]:
     """A soak and its checks as plain JSON."""
     states = Counter(ran.state for ran in soak.rounds)
     reasons = Counter(str(ran.reason) for ran in soak.rounds if ran.state == "aborted")
@@ -356,7 +356,7 @@ def document(plan: Plan, soak: Soak, found: Sequence[Check]) -> dict[str, Any]:
         "aborted": states["aborted"],
         "reasons": dict(reasons),
         "not_opened": dict(soak.not_opened),
-        "passed": all(item.passed for item in found),
+        "passed": all(item.passed for item in checks_made),
         "checks": [
             {
                 "name": item.name,
@@ -364,6 +364,6 @@ def document(plan: Plan, soak: Soak, found: Sequence[Check]) -> dict[str, Any]:
                 "passed": item.passed,
                 "failures": list(item.failures),
             }
-            for item in found
+            for item in checks_made
         ],
     }

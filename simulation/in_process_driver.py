@@ -212,20 +212,20 @@ class _Totals:
         return cls(query, dimension(query))
 
 
-def agreed(query: Query, held: Bits) -> Bits:
+def agreed(query: Query, members_held: Bits) -> Bits:
     """Who is in the manifest, (n,), from who holds whose message, (c, n).
 
     Additive: all aggregators. Shamir: of all quorums of at least k the one that keeps most.
     """
-    if query.sharing is not Sharing.SHAMIR or held.all():
-        return np.asarray(held.all(axis=0), np.bool_)
+    if query.sharing is not Sharing.SHAMIR or members_held.all():
+        return np.asarray(members_held.all(axis=0), np.bool_)
     assert query.threshold is not None
-    holders = np.zeros(held.shape[1], np.int64)
-    for place, row in enumerate(held):
+    holders = np.zeros(members_held.shape[1], np.int64)
+    for place, row in enumerate(members_held):
         holders |= row.astype(np.int64) << place
     kinds, counts = np.unique(holders, return_counts=True)
     best, most = 0, (-1, 0)
-    for choice in range(1 << held.shape[0]):
+    for choice in range(1 << members_held.shape[0]):
         if choice.bit_count() >= query.threshold:
             count_kept = int(counts[(kinds & choice) == choice].sum())
             if (count_kept, choice.bit_count()) > most:

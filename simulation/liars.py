@@ -225,25 +225,28 @@ def comparison(
     )
 
 
-def plot(found: Comparison) -> Plot:
+def plot(comparison_made: Comparison) -> Plot:
     """How far both sums are from the truth, and how many liars were named, over the rounds."""
-    released = [row for row in found.rows if row.proved_error is not None]
-    x = tuple(float(row.round) for row in found.rows)
-    declared = tuple(abs(row.declared_error) for row in found.rows)
+    released = [row for row in comparison_made.rows if row.proved_error is not None]
+    x = tuple(float(row.round) for row in comparison_made.rows)
+    declared = tuple(abs(row.declared_error) for row in comparison_made.rows)
     proved = tuple(abs(row.proved_error or 0.0) for row in released)
-    passed = tuple(float((row.told - row.named) * Fraction(found.reach)) for row in found.rows)
+    passed = tuple(
+        float((row.told - row.named) * Fraction(comparison_made.reach))
+        for row in comparison_made.rows
+    )
     lies_told, named = (
-        tuple(float(row.told) for row in found.rows),
-        tuple(float(row.named) for row in found.rows),
+        tuple(float(row.told) for row in comparison_made.rows),
+        tuple(float(row.named) for row in comparison_made.rows),
     )
     return Plot(
         "liars",
-        f"{found.liars} of {found.population['curators']} curators lie",
+        f"{comparison_made.liars} of {comparison_made.population['curators']} curators lie",
         (
             Panel(
                 "Distance from the true total",
                 "round",
-                found.unit,
+                comparison_made.unit,
                 (
                     Line("declared", x, declared),
                     Line(

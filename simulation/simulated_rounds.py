@@ -89,21 +89,21 @@ def _sum(quantity: Ints) -> Fraction:
     return Fraction((int((quantity >> _HALF).sum()) << _HALF) + low)
 
 
-def figures(query: Query, found: Sums) -> Figures:
+def figures(query: Query, sums: Sums) -> Figures:
     """The figures that the query's function computes from totals."""
     match query.function:
         case Function.COUNT:
-            return (Fraction(found.count),)
+            return (Fraction(sums.count),)
         case Function.SUM:
-            return (found.total,)
-        case Function.MEAN | Function.VARIANCE if found.count == 0:
+            return (sums.total,)
+        case Function.MEAN | Function.VARIANCE if sums.count == 0:
             return ()
         case Function.MEAN:
-            return (found.total / found.count,)
+            return (sums.total / sums.count,)
         case Function.VARIANCE:
-            return (found.squares / found.count - (found.total / found.count) ** 2,)
+            return (sums.squares / sums.count - (sums.total / sums.count) ** 2,)
         case _:
-            return found.vector
+            return sums.vector
 
 
 # Readings become the whole nano-units in which a curator service stores them; they lie in the

@@ -67,8 +67,8 @@ class StandIn:
         data = _chosen(sequences_kept, generator.choice(some, sequences))
         return self._with(data, f"the first {items} stations, drawn again", items)
 
-    def _with(self, dataset: Sequences, what: str, items: int) -> StandIn:
-        described = f"{self.provenance}; {what}, {dataset.count} sequences"
+    def _with(self, dataset: Sequences, description: str, items: int) -> StandIn:
+        described = f"{self.provenance}; {description}, {dataset.count} sequences"
         return StandIn(self.name, dataset, self.taxonomy[:items], described)
 
 

@@ -27,9 +27,9 @@ class FieldError:
 _MOST_PLACES = 10
 
 
-def places_of(given: Sequence[str], chosen: Container[str]) -> dict[str, object]:
+def places_of(names: Sequence[str], chosen: Container[str]) -> dict[str, object]:
     """Where the chosen ones of some given names are: an error never repeats a name."""
-    places = [place for place, name in enumerate(given) if name in chosen]
+    places = [place for place, name in enumerate(names) if name in chosen]
     return {"count": len(places), "places": places[:_MOST_PLACES]}
 
 

@@ -112,7 +112,7 @@ _public_key = lru_cache(maxsize=256)(SealPublicKey)
 def outgoing(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
-    own: SealSecret,
+    secret: SealSecret,
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
@@ -132,7 +132,7 @@ def outgoing(
             direction=_DIRECTION,
         )
         to_itself = receiver.id == aggregator.id
-        key = own.key.public if to_itself else public[receiver.seal.public_key_hash]
+        key = secret.key.public if to_itself else public[receiver.seal.public_key_hash]
         begun = begin_session(identity, ends, key)
     except SealBroken as error:
         raise DescriptorRefused(f"{receiver.id}: {error}") from None
@@ -243,18 +243,18 @@ def sealed_shares(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
     digest: bytes,
-    own: SealSecret,
+    secret: SealSecret,
     public: PublicKeys,
 ) -> tuple[SealedKeyShare, ...]:
     """This aggregator's share of a round's verify key, sealed to each other aggregator."""
-    if own.verification_secret is None:
+    if secret.verification_secret is None:
         raise DescriptorRefused("the seal key of this aggregator is not in use")
-    content = key_share(own.verification_secret, digest, aggregator.id)
+    content = key_share(secret.verification_secret, digest, aggregator.id)
     shares = []
     for index, entry in enumerate(descriptor.aggregators):
         if entry.id == aggregator.id:
             continue
-        to = outgoing(aggregator, descriptor, own, entry, public)
+        to = outgoing(aggregator, descriptor, secret, entry, public)
         place = key_share_context(digest, aggregator.id, entry.id, index)
         nonce, sealed = seal_octets(to.key, content, place)
         shares.append(

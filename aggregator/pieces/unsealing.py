@@ -388,7 +388,7 @@ async def session_for(
 
 async def begun_by(
     aggregator: Aggregator,
-    own: SealSecret,
+    secret: SealSecret,
     deployment: str,
     sender: Party,
     announce: Signed[Session],
@@ -397,14 +397,14 @@ async def begun_by(
     is not over. Raises SessionRefusedHere, IdentitySuperseded."""
 
     def by(key: bytes) -> HeldSession:
-        return begun(aggregator, own, deployment, replace(sender, identity_key=key), announce)
+        return begun(aggregator, secret, deployment, replace(sender, identity_key=key), announce)
 
     return await by_any_key(aggregator, sender, by)
 
 
 def begun(
     aggregator: Aggregator,
-    own: SealSecret,
+    secret: SealSecret,
     deployment: str,
     sender: Party,
     announce: Signed[Session],
@@ -415,14 +415,14 @@ def begun(
         party=sender.id,
         party_key=sender.identity_key,
         aggregator=aggregator.id,
-        aggregator_key=own.identity_key,
+        aggregator_key=secret.identity_key,
         direction=Direction.CURATOR_TO_AGGREGATOR,
     )
     try:
-        key = open_session(announce, ends, own.key)
+        key = open_session(announce, ends, secret.key)
     except SessionRefused as error:
         raise SessionRefusedHere(str(error)) from None
-    wrapped = own.wrapping.wrap(session_name(sender.id), key)
+    wrapped = secret.wrapping.wrap(session_name(sender.id), key)
     return HeldSession(announce.statement.session, key, wrapped, fresh=True)
 
 
@@ -433,21 +433,23 @@ class Beginning:
     same id does not open.
     """
 
-    def __init__(self, own: SealSecret, held: dict[int, dict[bytes, bytes]], usable: bool) -> None:
-        self._own, self._held, self._usable = own, held, usable
+    def __init__(
+        self, secret: SealSecret, wrapped: dict[int, dict[bytes, bytes]], usable: bool
+    ) -> None:
+        self._own, self._held, self._usable = secret, wrapped, usable
         self.rows: list[SessionRow] = []
         self.added: list[tuple[int, HeldSession]] = []
 
     @classmethod
     async def of(
-        cls, transaction: Transaction, own: SealSecret, parties: Iterable[int]
+        cls, transaction: Transaction, secret: SealSecret, parties: Iterable[int]
     ) -> Beginning:
         """With what is stored of these parties."""
         stored_sessions = await store.sessions_of_parties(
-            transaction, own.number, sorted(set(parties))
+            transaction, secret.number, sorted(set(parties))
         )
-        row = await key_store.by_number(transaction, own.number)
-        return cls(own, stored_sessions, row is not None and row.state is not KeyState.DESTROYED)
+        row = await key_store.by_number(transaction, secret.number)
+        return cls(secret, stored_sessions, row is not None and row.state is not KeyState.DESTROYED)
 
     def add(self, sender: Party, session: HeldSession) -> bool:
         """Take a session; whether it is new. Raises SealKeyGone, TooManySessions, or SealBrokenHere
@@ -507,9 +509,9 @@ SESSIONS_LOCK: Final = "aggregator rounds"
 """That of the writer of pieces, which stores sessions, too."""
 
 
-def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
+def _unwrapped(secret: SealSecret, sender: Party, wrapped: bytes) -> bytes:
     try:
-        return own.wrapping.unwrap(session_name(sender.id), wrapped)
+        return secret.wrapping.unwrap(session_name(sender.id), wrapped)
     except SealBroken:
         raise SealKeyGone from None
 

@@ -169,12 +169,12 @@ async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> No
 
 
 def check_pinned(
-    descriptor: RoundDescriptor, own: str, pinned: Mapping[str, PeerRow], now: datetime
+    descriptor: RoundDescriptor, own_id: str, pinned: Mapping[str, PeerRow], now: datetime
 ) -> None:
     """Raise PeerNotAnchored for the first other aggregator that is not as pinned; IdentityForked,
     IdentitySuperseded for one whose identity was replaced twice, or is replaced."""
     for entry in descriptor.aggregators:
-        if entry.id == own:
+        if entry.id == own_id:
             continue
         peer = pinned.get(entry.id)
         if peer is None:

@@ -228,16 +228,18 @@ async def _check_promise_once(aggregator: Aggregator, descriptor: RoundDescripto
 
 
 async def _open(
-    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: SealSecret
+    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, secret: SealSecret
 ) -> tuple[str, bool]:
     descriptor = signed.statement
     shares, key_shares = None, None
     noisy, proved = shares_its_noise(descriptor.query), is_proved(descriptor.query)
     public = await public_keys(aggregator, descriptor) if noisy or proved else {}
     if noisy:
-        shares = await asyncio.to_thread(_share_noise, aggregator, descriptor, digest, own, public)
+        shares = await asyncio.to_thread(
+            _share_noise, aggregator, descriptor, digest, secret, public
+        )
     if proved:
-        key_shares = sealed_shares(aggregator, descriptor, digest, own, public)
+        key_shares = sealed_shares(aggregator, descriptor, digest, secret, public)
 
     async def run(transaction: Transaction) -> int | str:
         """The key of the new round, or the answer to a descriptor that is known by now."""
@@ -246,13 +248,13 @@ async def _open(
         if opened_before is not None:
             return await _opened_before(transaction, opened_before, digest)
         await refuse_expired(transaction, descriptor.round)
-        await _demand_published(transaction, own)
+        await _demand_published(transaction, secret)
         key = await round_store.add_round(
             transaction,
             descriptor.round,
             digest,
             signed.model_dump_json(),
-            own.number,
+            secret.number,
             descriptor.deadline,
             None if shares is None else wire_json(shares),
             None if key_shares is None else wire_json(KeyShares(key_shares)),
@@ -266,13 +268,13 @@ async def _open(
     key = await aggregator.openings.submit(run)
     if isinstance(key, str):
         return key, False
-    aggregator.remember(key, descriptor, digest, own)
+    aggregator.remember(key, descriptor, digest, secret)
     return _opening(descriptor.round, digest, shares, key_shares), True
 
 
-async def _demand_published(transaction: Transaction, own: SealSecret) -> None:
+async def _demand_published(transaction: Transaction, secret: SealSecret) -> None:
     """Nobody destroys a key between its check and the commit of a round that names it."""
-    row = await key_store.by_number(transaction, own.number)
+    row = await key_store.by_number(transaction, secret.number)
     if row is None or row.state is not KeyState.PUBLISHED:
         raise DescriptorRefused("the seal key of this aggregator is not in use")
 
@@ -281,7 +283,7 @@ def _share_noise(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
     digest: bytes,
-    own: SealSecret,
+    secret: SealSecret,
     public: PublicKeys,
 ) -> Contribution:
     """This aggregator's noise, drawn once, split and sealed for every aggregator of the round."""
@@ -292,7 +294,7 @@ def _share_noise(
     shares = scheme(query).split(noise, aggregator.random)
     pieces = []
     for index, (entry, words) in enumerate(zip(descriptor.aggregators, shares, strict=True)):
-        to = outgoing(aggregator, descriptor, own, entry, public)
+        to = outgoing(aggregator, descriptor, secret, entry, public)
         place = piece_context(digest, aggregator.id, entry.id, index, noise.size)
         nonce, sealed = seal_words(to.key, words, place)
         pieces.append(

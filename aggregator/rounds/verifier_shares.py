@@ -159,7 +159,7 @@ class Evaluation:
         self._aggregator, self._context, self._candidates = aggregator, context, candidates
         self._key, self._plan = key, plan
 
-    async def run(self, chosen: Bits, taken: Taken | None = None) -> Evaluated:
+    async def run(self, chosen: Bits, sink: Taken | None = None) -> Evaluated:
         """Verify the chosen ones among the candidates (items,)."""
         prio3, items = self._plan.of(1).prio3, self._candidates.items
         field_ = prio3.circuit.field
@@ -170,13 +170,13 @@ class Evaluation:
             np.zeros((items, seed_bytes), np.uint8),
             np.zeros(items, np.bool_),
         )
-        await self._lone(chosen, evaluated, taken)
-        await self._parts(chosen, evaluated, taken)
+        await self._lone(chosen, evaluated, sink)
+        await self._parts(chosen, evaluated, sink)
         return evaluated
 
     # --- lone curators ---
 
-    async def _lone(self, chosen: Bits, evaluated: Evaluated, taken: Taken | None) -> None:
+    async def _lone(self, chosen: Bits, evaluated: Evaluated, sink: Taken | None) -> None:
         places = np.flatnonzero(chosen[: len(self._candidates.lone)])
         width = self._plan.of(1).prio3.verifier_share_bytes
         step = max(1, TABLE_BYTES // width)
@@ -184,8 +184,8 @@ class Evaluation:
             block = places[start : start + step]
             table = np.zeros((len(block), width), np.uint8)
             await self._fill(block, table, evaluated)
-            if taken is not None:
-                await taken(table)
+            if sink is not None:
+                await sink(table)
 
     async def _fill(self, block: NDArray[np.int64], table: Rows, evaluated: Evaluated) -> None:
         """The verifier shares of the lone candidates at these places, into the table's rows."""
@@ -253,7 +253,7 @@ class Evaluation:
 
     # --- parts of hosts ---
 
-    async def _parts(self, chosen: Bits, evaluated: Evaluated, taken: Taken | None) -> None:
+    async def _parts(self, chosen: Bits, evaluated: Evaluated, sink: Taken | None) -> None:
         listed = self._candidates.parts_of(chosen)
         first = len(self._candidates.lone)
         places = (first + np.flatnonzero(chosen[first:])).tolist()
@@ -274,8 +274,8 @@ class Evaluation:
             ]
             alike = [list(same_host) for _, same_host in groupby(sealed, key=lambda item: item[1])]
             for shares in await asyncio.to_thread(self._verified_parts, alike, evaluated):
-                if taken is not None:
-                    await taken(shares)
+                if sink is not None:
+                    await sink(shares)
 
     def _size(self, listed: tuple[int, ProvedPart]) -> int:
         """Bytes of a part's share."""

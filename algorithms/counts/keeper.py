@@ -35,19 +35,19 @@ _COIN_BITS: Final = 128
 
 def skipped(
     cells: int,
-    taken: Ints,
+    occupied: Ints,
     chance: Fraction,
     source: NoiseSource,
     beat: Callable[[], None],
     _limit: Callable[[int], None],
 ) -> Ints:
     """By the runs between heads; the number that is to be expected is for the caller to check."""
-    return without(heads(cells, chance, source, beat), taken)
+    return without(heads(cells, chance, source, beat), occupied)
 
 
 def tossed(
     cells: int,
-    taken: Ints,
+    occupied: Ints,
     chance: Fraction,
     source: NoiseSource,
     beat: Callable[[], None],
@@ -56,19 +56,19 @@ def tossed(
     """By a coin for each. The limit is asked after each block: where empty ones alone pass it, so
     does the sum, whatever is occupied."""
     coin, places_shown, total = Bernoulli(chance), [np.zeros(0, np.int64)], 0
-    coins = cells - taken.size
+    coins = cells - occupied.size
     for start in range(0, coins, COIN_BLOCK):
         beat()
         shown = coin.draw(source, min(COIN_BLOCK, coins - start))
         places_shown.append(start + np.flatnonzero(shown))
         total += places_shown[-1].size
         limit(total)
-    return free_places(taken, np.concatenate(places_shown))
+    return free_places(occupied, np.concatenate(places_shown))
 
 
-def free_places(taken: Ints, ranks: Ints) -> Ints:
+def free_places(occupied: Ints, ranks: Ints) -> Ints:
     """The places that are not taken, of these ranks among them; all rise and count from 0."""
-    return ranks + np.searchsorted(taken - np.arange(taken.size), ranks, side="right")
+    return ranks + np.searchsorted(occupied - np.arange(occupied.size), ranks, side="right")
 
 
 def heads(

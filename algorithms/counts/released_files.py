@@ -139,14 +139,14 @@ class FileErrors:
         """As JSON values for a report."""
         return [error.json() for error in self.by_class]
 
-    def with_verdict(self, stated: Mapping[str, Any], what: str) -> dict[str, Any]:
+    def with_verdict(self, stated: Mapping[str, Any], things: str) -> dict[str, Any]:
         """A forecast begins with the expected error of the 100 largest counts, over their sum; of
         those that are not in the file half of what noise may hide. what: what is counted, in the
         plural."""
         largest = np.sort(self.released)[-_COMMONEST:]
         total = float(largest.sum())
         if total <= 0:
-            return with_verdict(stated, "noise", f"no {what} stand out from the noise")
+            return with_verdict(stated, "noise", f"no {things} stand out from the noise")
         expected = 0.0
         for error in self.by_class:
             beyond = math.inf if error.last is None else error.last + 0.5
@@ -156,7 +156,7 @@ class FileErrors:
             missing = min(self.cut.others, _COMMONEST - largest.size) * self.cut.least / 2
             expected, total = expected + missing, total + missing
         relative = expected / total
-        figure = f"counts of the commonest {what} err by {relative:.2g} of their sum"
+        figure = f"counts of the commonest {things} err by {relative:.2g} of their sum"
         return with_verdict(stated, by_error(relative), figure)
 
 
@@ -207,9 +207,9 @@ def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCou
     return tuple(classes)
 
 
-def _quarters(seen: Seen) -> list[Seen]:
-    order = np.argsort(seen.truth, kind="stable")
-    return [seen.part(places) for places in np.array_split(order, 4)]
+def _quarters(counts: Seen) -> list[Seen]:
+    order = np.argsort(counts.truth, kind="stable")
+    return [counts.part(places) for places in np.array_split(order, 4)]
 
 
 def errors_of_counts(

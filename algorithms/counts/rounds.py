@@ -270,18 +270,18 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
     def next_sum(run: Run[State]) -> CountSum | None:
         return next(iter(next_sums(run)), None)
 
-    def absorb(run: Run[State], asked: RecordSum, opened: Ints) -> Run[State]:
+    def absorb(run: Run[State], count_sum: RecordSum, opened: Ints) -> Run[State]:
         asked_question = question(run)
         assert asked_question is not None
-        assert isinstance(asked, CountSum)
-        parts = sorted((*run.opened, (asked.first, opened)), key=lambda part: part[0])
-        run = replace(run, steps=(*run.steps, _figures(asked_question, asked)))
-        if len(parts) < len(asked.parts):
+        assert isinstance(count_sum, CountSum)
+        parts = sorted((*run.opened, (count_sum.first, opened)), key=lambda part: part[0])
+        run = replace(run, steps=(*run.steps, _figures(asked_question, count_sum)))
+        if len(parts) < len(count_sum.parts):
             return replace(run, opened=tuple(parts))
         algorithm = counting.questions(run.params, run.draws)
         words = [words for _, words in parts]
         state = algorithm.absorb(
-            run.state, asked_question, Opened(asked_question, asked.whole(words))
+            run.state, asked_question, Opened(asked_question, count_sum.whole(words))
         )
         return replace(run, state=state, opened=())
 
@@ -317,14 +317,14 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
     )
 
 
-def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
+def _figures(question: Question, count_sum: CountSum) -> dict[str, Any]:
     """A step in the report."""
     return {
         "asks": question.stage,
         "groups": question.sizes.size,
-        "words": length(asked),
-        "rates": [format_exact(rate) for rate in asked.rates],
-        "reach": asked.reach,
+        "words": length(count_sum),
+        "rates": [format_exact(rate) for rate in count_sum.rates],
+        "reach": count_sum.reach,
     }
 
 

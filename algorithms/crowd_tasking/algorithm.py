@@ -511,11 +511,11 @@ def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) 
     return _csv("rounds.csv", header, numbers, table, "mean of the noisy reports of each round")
 
 
-def _shares_file(each: Floats, edges: Floats) -> ResultFile:
+def _shares_file(shares: Floats, edges: Floats) -> ResultFile:
     header = ["round", *(f"from_{low:.10g}" for low in edges[:-1])]
-    numbers = range(1, each.shape[0] + 1)
+    numbers = range(1, shares.shape[0] + 1)
     return _csv(
-        "shares.csv", header, numbers, each, "bucket shares of the noisy reports of each round"
+        "shares.csv", header, numbers, shares, "bucket shares of the noisy reports of each round"
     )
 
 

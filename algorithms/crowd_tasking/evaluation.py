@@ -81,7 +81,7 @@ def sf(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
     return _projected(reports, window, kept)
 
 
-def _projected(reports: Floats, window: int, kept: Callable[[Floats, int], Bools]) -> Floats:
+def _projected(reports: Floats, window: int, keeps: Callable[[Floats, int], Bools]) -> Floats:
     """Trajectory matrices (rows, window), centred by column, projected on the kept eigenvectors,
     their anti-diagonals averaged. Series of fewer than 4 rounds stay as they are."""
     rounds = reports.shape[1]
@@ -98,7 +98,7 @@ def _projected(reports: Floats, window: int, kept: Callable[[Floats, int], Bools
         centred = matrices - means
         values, vectors = np.linalg.eigh(centred.transpose(0, 2, 1) @ centred / rows)
         values, vectors = values[:, ::-1], vectors[:, :, ::-1]
-        chosen = vectors * kept(values, rows)[:, None, :]
+        chosen = vectors * keeps(values, rows)[:, None, :]
         smooth = centred @ (chosen @ chosen.transpose(0, 2, 1)) + means
         guesses[start : start + _TOGETHER] = _anti_diagonal_sums(smooth) / counts
     return guesses
@@ -230,7 +230,7 @@ def evaluate(
     truth: Floats,
     true_labels: Ints | None,
     reports: Reports,
-    found: Floats | None,
+    estimates: Floats | None,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Realised error, clamped readings, attacks; rows of `truth` (n, k) as those of the reports.
@@ -248,12 +248,12 @@ def evaluate(
         case "AVG":
             summary["average"] = _average(task, truth, reports)
         case "HIST":
-            assert found is not None
+            assert estimates is not None
             edges = np.array(task.params.bucket_edges)
             true_shares = shares(truth[:, task.params.histogram_place], edges)
             summary["histogram"] = {
                 "true_shares": true_shares.tolist(),
-                "error": histogram_distance(found, true_shares),
+                "error": histogram_distance(estimates, true_shares),
             }
         case "CLS":
             if true_labels is not None and reports.labels is not None:
@@ -361,7 +361,7 @@ _SHOWN_REPORTS: Final = 2_000
 
 
 def task_plots(
-    task: Task, joined: int, reports: Reports, found: Floats | None, tick: Callable[[], None]
+    task: Task, joined: int, reports: Reports, estimates: Floats | None, tick: Callable[[], None]
 ) -> tuple[Plot, ...]:
     """All plots of a result. `found`: bucket shares.
 
@@ -372,13 +372,13 @@ def task_plots(
         plots.append(_plot_of_error(task, joined, tick))
     if reports.count:
         plots.append(_plot_of_reports(task, reports))
-    if found is not None and joined:
+    if estimates is not None and joined:
         chosen = task.params.histogram_coordinate
         plots.append(
             Plot.of(
                 "histogram",
                 edges=np.array(task.params.bucket_edges),
-                shares=found,
+                shares=estimates,
                 reference=task.reference,
                 estimator=task.params.estimator,
                 axis=f"{chosen.name} ({task.params.sensor.unit})",
@@ -548,11 +548,11 @@ def evaluation_pictures(
 
 
 def _average_bars(
-    axes: Axes, true: Sequence[float], found: Mapping[str, Mapping[str, float | None]], unit: str
+    axes: Axes, true: Sequence[float], averages: Mapping[str, Mapping[str, float | None]], unit: str
 ) -> None:
     axes.set_title("Averages (private)")
-    released = [average["estimate"] for average in found.values()]
-    compared_bars(axes, list(found), {"true": true, "released": released})
+    released = [average["estimate"] for average in averages.values()]
+    compared_bars(axes, list(averages), {"true": true, "released": released})
     axes.set_ylabel(f"mean ({unit})")
 
 

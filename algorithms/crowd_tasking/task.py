@@ -349,7 +349,7 @@ def resolve(params: Parameters, stance: Stance, *, on_devices: bool = False) -> 
 
     if params.epsilon is None:
         solved = [with_budget(_solved(partial(with_budget, report=kind)), kind) for kind in kinds]
-        task = min(solved, key=lambda each: each.epsilon)
+        task = min(solved, key=lambda solution: solution.epsilon)
     else:
         epsilon = params.epsilon
         if params.privacy_unit == "user":
@@ -361,7 +361,7 @@ def resolve(params: Parameters, stance: Stance, *, on_devices: bool = False) -> 
         usable = [with_budget(epsilon, kind) for kind in kinds]
         task = _drawable(usable[0])
         if len(usable) > 1:
-            task = min(usable, key=lambda each: each.predicted(params.n).mean)
+            task = min(usable, key=lambda solution: solution.predicted(params.n).mean)
     return _drawable(task)
 
 

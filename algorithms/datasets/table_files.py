@@ -135,7 +135,7 @@ def _vanishing(
     body: bytes,
     names: tuple[str, ...],
     text: frozenset[str],
-    found: Batch,
+    table: Batch,
 ) -> bool:
     """Whether a number that is not 0 is too small for a float and became 0."""
     if not re.search(rb"[eE]-", body) and max(map(len, records)) < _LONG_CELL:
@@ -143,7 +143,7 @@ def _vanishing(
     for place, name in enumerate(names):
         if name in text:
             continue
-        for row in np.flatnonzero(np.asarray(found.column(place)) == 0).tolist():
+        for row in np.flatnonzero(np.asarray(table.column(place)) == 0).tolist():
             try:
                 nonzero(split(records[row])[place].decode().strip())
             except ValueError:
@@ -451,15 +451,15 @@ def _user_series(names: tuple[str, ...], blocks: Iterator[Block]) -> UserSeries:
     )
 
 
-def _rounds(found: Texts, line: Ints) -> Ints:
-    numbers = np.zeros(len(found.values), np.int64)
-    for place, text in enumerate(found.values):
+def _rounds(texts: Texts, line: Ints) -> Ints:
+    numbers = np.zeros(len(texts.values), np.int64)
+    for place, text in enumerate(texts.values):
         number = exact_number(text.strip())
         if number is None or not 1 <= number <= MAX_ROUND or number != int(number):
-            row = int(line[int(np.argmax(found.codes == place))])
+            row = int(line[int(np.argmax(texts.codes == place))])
             raise MalformedRow(row, "a whole number from 1 is expected", ROUND)
         numbers[place] = int(number)
-    return numbers[found.codes] if found.codes.size else np.zeros(0, np.int64)
+    return numbers[texts.codes] if texts.codes.size else np.zeros(0, np.int64)
 
 
 def _refuse_twice(users: Texts, rounds: Ints, line: Ints) -> None:

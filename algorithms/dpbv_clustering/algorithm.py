@@ -345,13 +345,15 @@ def _scored(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
     return dict(scores(dataset.labels.codes.astype(np.int64), labels))
 
 
-def _distance_error(found: Floats | Any, mapped: Floats, params: Parameters) -> dict[str, float]:
+def _distance_error(
+    estimated: Floats | Any, mapped: Floats, params: Parameters
+) -> dict[str, float]:
     rows = min(len(mapped), _MOST_COMPARED)
     true = point_distances(mapped[:rows], Combination(params.metric))
     pairs = np.triu_indices(rows, 1)
     if not len(pairs[0]):
         return {}
-    errors = (found[:rows, :rows] - true)[pairs].astype(np.float64)
+    errors = (estimated[:rows, :rows] - true)[pairs].astype(np.float64)
     return {
         "mean_absolute": float(np.abs(errors).mean()),
         "bias": float(errors.mean()),

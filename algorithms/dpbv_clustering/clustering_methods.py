@@ -280,7 +280,7 @@ class BitDistances:
             self.rows, _BITS // bits, _PRODUCTS // (bits * clusters), _NUMBERS // clusters
         )
 
-    def _add(self, found: Floats, run: Run, sums: Floats, sizes: Floats, beat: Beat) -> None:
+    def _add(self, sums_of_run: Floats, run: Run, sums: Floats, sizes: Floats, beat: Beat) -> None:
         """Add a run's decoded sums (n, k) to those found so far."""
         ones = sums.sum(axis=1) - run.floor * sizes
         turned = sums.astype(np.float32).T  # whole numbers below 2^24
@@ -289,7 +289,7 @@ class BitDistances:
             bits = self._bits(part, run)
             weight = bits.sum(axis=1, dtype=np.float64)
             hamming = np.outer(weight, sizes) + ones - 2 * (bits @ turned).astype(np.float64)
-            found[part] += run.factor * hamming
+            sums_of_run[part] += run.factor * hamming
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +303,7 @@ class Clustering:
 
 
 def kcluster(
-    held: Distances,
+    distances: Distances,
     clusters: int,
     generator: np.random.Generator,
     restarts: int = 10,
@@ -311,14 +311,14 @@ def kcluster(
     beat: Beat = quiet,
 ) -> Clustering:
     """The best of `restarts` starts from k distinct records each, or from all n < k."""
-    if not held.rows:
+    if not distances.rows:
         return Clustering(np.empty(0, np.int64), 0.0, (), True)
-    clusters = min(clusters, held.rows)
+    clusters = min(clusters, distances.rows)
     best: Clustering | None = None
     iterations = []
     for _ in range(restarts):
-        start = generator.choice(held.rows, clusters, replace=False)
-        attempt = from_records(held, start, max_iter, beat)
+        start = generator.choice(distances.rows, clusters, replace=False)
+        attempt = from_records(distances, start, max_iter, beat)
         iterations.append(attempt.iterations[0])
         if best is None or attempt.objective < best.objective:
             best = attempt
@@ -327,15 +327,15 @@ def kcluster(
 
 
 def from_records(
-    held: Distances, start: Ints, max_iter: int = 100, beat: Beat = quiet
+    distances: Distances, start: Ints, max_iter: int = 100, beat: Beat = quiet
 ) -> Clustering:
     """One run from given distinct first records (k,)."""
     clusters = len(start)
-    labels = _nearest(held.to_records(start, beat), beat)
+    labels = _nearest(distances.to_records(start, beat), beat)
     labels[start] = np.arange(clusters)
-    rows = np.arange(held.rows)
+    rows = np.arange(distances.rows)
     earlier_labels = {labels.tobytes()}
-    means = _means(held, labels, clusters, beat)
+    means = _means(distances, labels, clusters, beat)
     rounds, converged = 0, False
     while rounds < max_iter:
         rounds += 1
@@ -348,16 +348,16 @@ def from_records(
         if converged:
             break
         labels = moved
-        means = _means(held, labels, clusters, beat)
+        means = _means(distances, labels, clusters, beat)
         if labels.tobytes() in earlier_labels:
             break
         earlier_labels.add(labels.tobytes())
     return Clustering(labels, float(means[rows, labels].sum()), (rounds,), converged)
 
 
-def _means(held: Distances, labels: Ints, clusters: int, beat: Beat) -> Floats:
+def _means(distances: Distances, labels: Ints, clusters: int, beat: Beat) -> Floats:
     """Equation 16: mean distances (n, k) to the clusters; none is empty."""
-    sums = held.to_clusters(labels, clusters, beat)
+    sums = distances.to_clusters(labels, clusters, beat)
     sizes = np.bincount(labels, minlength=clusters)
     for part in _parts(sums):
         beat()
@@ -386,13 +386,13 @@ def _slices(rows: int, *most: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:
+def _refill(labels: Ints, distance_of: Floats, clusters: int) -> Ints:
     """Give every emptied cluster the record that is farthest from its own, of those not alone."""
     sizes = np.bincount(labels, minlength=clusters)
     if sizes.all():
         return labels
     filled = labels.copy()
-    farthest = iter(np.argsort(-own, kind="stable").tolist())
+    farthest = iter(np.argsort(-distance_of, kind="stable").tolist())
     for empty in np.flatnonzero(sizes == 0).tolist():
         record = next(row for row in farthest if sizes[filled[row]] > 1)
         sizes[filled[record]] -= 1

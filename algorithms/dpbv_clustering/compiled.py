@@ -35,7 +35,7 @@ def _ones(_context, _word):  # type: ignore[no-untyped-def]
 
 
 @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
-def _row(words, columns, counts, found):  # type: ignore[no-untyped-def]
+def _row(words, columns, counts, row):  # type: ignore[no-untyped-def]
     """Distances of one record (w,) from those of columns (w, n), into found (n,).
 
     All are whole arrays, indexed from 0: an index that might be negative would have to be checked,
@@ -47,17 +47,17 @@ def _row(words, columns, counts, found):  # type: ignore[no-untyped-def]
         for j in range(counts.size):
             counts[j] += _ones(word ^ column[j])  # type: ignore[call-arg, unused-ignore]
     for j in range(counts.size):
-        found[j] = counts[j]
+        row[j] = counts[j]
 
 
 @numba.njit(parallel=True, cache=False)  # type: ignore[untyped-decorator, unused-ignore]
-def _fill(left, turned, found):  # type: ignore[no-untyped-def]
+def _fill(left, turned, table):  # type: ignore[no-untyped-def]
     for i in numba.prange(left.shape[0]):
-        _row(left[i], turned, np.empty(turned.shape[1], np.uint64), found[i])
+        _row(left[i], turned, np.empty(turned.shape[1], np.uint64), table[i])
 
 
 @numba.njit(parallel=True, cache=False)  # type: ignore[untyped-decorator, unused-ignore]
-def _fill_both(words, turned, tiles, found):  # type: ignore[no-untyped-def]
+def _fill_both(words, turned, tiles, table):  # type: ignore[no-untyped-def]
     rows = len(words)
     for place in numba.prange(len(tiles)):
         top, left = tiles[place, 0] * _TILE, tiles[place, 1] * _TILE
@@ -65,14 +65,14 @@ def _fill_both(words, turned, tiles, found):  # type: ignore[no-untyped-def]
         columns = turned[:, left:right].copy()
         counts = np.empty(right - left, np.uint64)
         for i in range(top, bottom):
-            _row(words[i], columns, counts, found[i, left:right])
+            _row(words[i], columns, counts, table[i, left:right])
         for first in range(left, right, _LINE):
             for above in range(top, bottom, _LINE):
                 below = min(above + _LINE, bottom)
                 for j in range(first, min(first + _LINE, right)):
-                    line = found[j, above:below]
+                    line = table[j, above:below]
                     for i in range(line.size):
-                        line[i] = found[above + i, j]
+                        line[i] = table[above + i, j]
 
 
 def hamming(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero

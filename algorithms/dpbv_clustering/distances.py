@@ -342,16 +342,16 @@ def local_cut(code: Code, flip: Flip, *, random_points: bool) -> float:
     return cut
 
 
-def line(found: Singles, cut: float) -> Consistent:
+def line(estimated: Singles, cut: float) -> Consistent:
     """Coordinates along the line from shortest paths over local pairs; O(local pairs)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
-    near = found <= cut
+    near = estimated <= cut
     np.fill_diagonal(near, False)
     rows, columns = np.nonzero(near)
-    weights = np.maximum(found[rows, columns].astype(np.float64), _SHORTEST)
-    graph = csr_array((weights, (rows, columns)), shape=found.shape)
+    weights = np.maximum(estimated[rows, columns].astype(np.float64), _SHORTEST)
+    graph = csr_array((weights, (rows, columns)), shape=estimated.shape)
     first = dijkstra(graph, indices=0)
     end = int(np.argmax(np.where(np.isfinite(first), first, -1)))
     place: Floats = dijkstra(graph, indices=end)
@@ -359,17 +359,17 @@ def line(found: Singles, cut: float) -> Consistent:
         apart = np.abs(place[:, None] - place[None, :])
     np.fill_diagonal(near, True)
     reached = np.isfinite(apart)
-    repaired = np.where(near | ~reached, found, apart).astype(np.float32)
+    repaired = np.where(near | ~reached, estimated, apart).astype(np.float32)
     return Consistent(repaired, _pairs(~(near | reached)))
 
 
-def hop_mean(found: Singles, cut: float) -> Consistent:
+def hop_mean(estimated: Singles, cut: float) -> Consistent:
     """Means over middle points, layer by layer; two products of (n, n) matrices a layer and one
     more for the counts."""
-    near = found <= cut
+    near = estimated <= cut
     np.fill_diagonal(near, True)
     legs = near.astype(np.float32)
-    lengths = np.where(near, found, 0).astype(np.float32)
+    lengths = np.where(near, estimated, 0).astype(np.float32)
     known = near
     repaired = lengths.copy()
     while not known.all():
@@ -387,10 +387,10 @@ def hop_mean(found: Singles, cut: float) -> Consistent:
         reached = reached | reached.T
         repaired = np.where(reached, means, repaired)
         known = known | reached
-    return Consistent(np.where(known, repaired, found).astype(np.float32), _pairs(~known))
+    return Consistent(np.where(known, repaired, estimated).astype(np.float32), _pairs(~known))
 
 
-def literal(hamming: Singles, found: Singles) -> Consistent:
+def literal(hamming: Singles, estimated: Singles) -> Consistent:
     """Algorithm 1: the cut is the largest distance that is exactly a sum of two others.
 
     hamming (n, n): whole numbers, so that equality is exact; found: their distances, in the same
@@ -404,10 +404,10 @@ def literal(hamming: Singles, found: Singles) -> Consistent:
         adds[:, middle] = False
         exact |= adds
     np.fill_diagonal(exact, False)
-    cut = float(found[exact].max()) if exact.any() else 0.0
-    near = found <= cut
+    cut = float(estimated[exact].max()) if exact.any() else 0.0
+    near = estimated <= cut
     np.fill_diagonal(near, True)
-    local = np.where(near, found, np.inf).astype(np.float32)
+    local = np.where(near, estimated, np.inf).astype(np.float32)
     repaired = local.copy()
     known = near
     while not known.all():
@@ -420,7 +420,7 @@ def literal(hamming: Singles, found: Singles) -> Consistent:
             break
         repaired = np.where(reached, filled, repaired)
         known = known | reached
-    return Consistent(np.where(known, repaired, found).astype(np.float32), _pairs(~known))
+    return Consistent(np.where(known, repaired, estimated).astype(np.float32), _pairs(~known))
 
 
 def _pairs(flags: np.typing.NDArray[np.bool_]) -> int:

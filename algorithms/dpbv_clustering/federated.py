@@ -138,18 +138,18 @@ def next_sum(state: FederatedState) -> CellSum | KmeansSum | None:
     return None if query is None else KmeansSum.of(state.grid, query, SWAP)
 
 
-def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
+def take(state: FederatedState, record_sum: RecordSum, opened: Ints) -> FederatedState:
     """The state after a sum was opened."""
     if isinstance(state, FixedState):
         return replace(state, steps=absorb(state.steps, opened))
-    assert isinstance(asked, KmeansSum)
-    return replace(state, steps=absorb_of_kmeans(state.steps, asked.query, opened))
+    assert isinstance(record_sum, KmeansSum)
+    return replace(state, steps=absorb_of_kmeans(state.steps, record_sum.query, opened))
 
 
-def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
+def aborted(state: FederatedState, record_sum: RecordSum) -> FederatedState | None:
     """A zone round that fails ends the run early; without the counts of a grid there is nothing."""
-    if isinstance(state, AdaptiveState) and isinstance(asked, KmeansSum):
-        return replace(state, truncated=True) if isinstance(asked.query, Zone) else None
+    if isinstance(state, AdaptiveState) and isinstance(record_sum, KmeansSum):
+        return replace(state, truncated=True) if isinstance(record_sum.query, Zone) else None
     return None
 
 
@@ -354,31 +354,31 @@ def _bit_reports(params: Parameters, stance: Stance, box: Box) -> BitReports:
 # ------------------------------------------------------------------------------------ what came
 
 
-def _ones(found: CellReports, reports: Sequence[Report], context: Context) -> Ints:
+def _ones(encoding: CellReports, reports: Sequence[Report], context: Context) -> Ints:
     """The ones of each cell (cells,)."""
-    cells = found.cells.count
+    cells = encoding.cells.count
     total = np.zeros(cells, np.int64)
     step = max(1, BLOCK_COINS // cells)
     for start in range(0, len(reports), step):
         context.progress(0.4 + 0.3 * start / len(reports), "reading reports")
-        words = np.concatenate([found.words(report) for report in reports[start : start + step]])
+        words = np.concatenate([encoding.words(report) for report in reports[start : start + step]])
         total += unpack(words, cells).sum(axis=0, dtype=np.int64)
     return total
 
 
 def _report(
-    params: Parameters, stance: Stance, found: Encoding, plan: BitPlan | None
+    params: Parameters, stance: Stance, encoding: Encoding, plan: BitPlan | None
 ) -> PrivacyReport:
     """The report of the central form, against anyone who sees single reports."""
-    if isinstance(found, BitReports):
+    if isinstance(encoding, BitReports):
         assert plan is not None
         make = paper_report if stance == "paper" else exact_report
         report = make(params, plan, reproducible=False)
-    elif isinstance(found, CellReports):
-        report = sound_report(params, "grid-ldp", found.per_axis, None, reproducible=False)
+    elif isinstance(encoding, CellReports):
+        report = sound_report(params, "grid-ldp", encoding.per_axis, None, reproducible=False)
     else:
         report = sound_report(params, "laplace-points", 0, None, reproducible=False)
-    cost = found.cost
+    cost = encoding.cost
     charged = Charge(ledger="curators", privacy_unit="record", outside_budget=True)
     if cost is not None:
         charged = Charge(

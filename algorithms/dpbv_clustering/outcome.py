@@ -47,14 +47,16 @@ def _scatter(axes: Axes, values: Mapping[str, Any]) -> None:
     axes.set(title="Noisy records by label", xlabel=first, ylabel=second)
 
 
-def grid(cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]) -> Plot:
+def grid(
+    cells: Cells, counts: Floats, clustering: GridClustering, columns: tuple[str, ...]
+) -> Plot:
     """Noisy counts of a grid of two axes, with the centres."""
     return Plot.of(
         "grid",
         counts=counts.reshape(cells.per_axis, cells.per_axis),
         lower=cells.box.lower,
         upper=cells.box.upper,
-        centres=found.centres,
+        centres=clustering.centres,
         columns=columns,
     )
 
@@ -190,38 +192,38 @@ def labelled_outcome(
     columns: tuple[str, ...],
     params: Parameters,
     plan: BitPlan,
-    found: Found,
+    clustering: Found,
     report: PrivacyReport,
     owners: Owners = None,
     evaluation: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """What is published of labels that were found on bits."""
     plots: list[Plot] = []
-    points = found.points
+    points = clustering.points
     if points is not None and is_plane(len(columns)):
-        plots.append(scatter(plan.box.raw(points), found.labels, columns))
-    merges = found.merges
+        plots.append(scatter(plan.box.raw(points), clustering.labels, columns))
+    merges = clustering.merges
     if merges is not None:
         plots.append(dendrogram(merges))
     if plan.flip.threshold and params.partition == "horizontal":
         plots.append(delta_curve(plan))
-    clusters = np.unique(found.labels[found.labels >= 0])
+    clusters = np.unique(clustering.labels[clustering.labels >= 0])
     summary: dict[str, Any] = {
         "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
         "k": int(clusters.size),
-        "sizes": [int((found.labels == cluster).sum()) for cluster in clusters.tolist()],
-        "noise_records": int((found.labels < 0).sum()),
-        "objective": found.objective,
-        "iterations": list(found.iterations),
-        "converged": found.converged,
+        "sizes": [int((clustering.labels == cluster).sum()) for cluster in clusters.tolist()],
+        "noise_records": int((clustering.labels < 0).sum()),
+        "objective": clustering.objective,
+        "iterations": list(clustering.iterations),
+        "converged": clustering.converged,
         "consistency": plan.consistency,
-        "unreached_pairs": found.unreached,
+        "unreached_pairs": clustering.unreached,
         "warning": (report.error or {}).get("warning"),
     }
     return Outcome(
         summary,
         report,
-        (_labels_file(found.labels, owners),),
+        (_labels_file(clustering.labels, owners),),
         tuple(plots),
         {"r_seed": params.r_seed, "public_seed": params.public_seed},
         evaluation or None,
@@ -279,7 +281,7 @@ def points_outcome(
 def grid_outcome(
     cells: Cells,
     counts: Floats,
-    found: GridClustering,
+    clustering: GridClustering,
     columns: tuple[str, ...],
     params: Parameters,
     report: PrivacyReport,
@@ -287,26 +289,26 @@ def grid_outcome(
     evaluation: dict[str, Any] | None = None,
 ) -> Outcome:
     """What is published of noisy counts (cells,) and their clusters."""
-    if not found.clusters:
+    if not clustering.clusters:
         nothing = with_verdict(report.error or {}, "noise", "no cell stands out from the noise")
         report = report.model_copy(update={"error": nothing})
     plots: list[Plot] = []
     if len(columns) == 2:
-        plots.append(grid(cells, counts, found, columns))
+        plots.append(grid(cells, counts, clustering, columns))
     return Outcome(
         {
             "method": "grid-ldp" if local else "grid-core",
             "form": "density" if params.clusterer == "dbscan" else "kmeans",
-            "k": found.clusters,
+            "k": clustering.clusters,
             "columns": list(columns),
-            "centres": found.centres.tolist(),
-            "masses": found.masses.tolist(),
+            "centres": clustering.centres.tolist(),
+            "masses": clustering.masses.tolist(),
             "cells_per_axis": cells.per_axis,
-            "kept_cells": found.kept,
-            "warning": None if found.clusters else "no_cell_above_the_noise",
+            "kept_cells": clustering.kept,
+            "warning": None if clustering.clusters else "no_cell_above_the_noise",
         },
         report,
-        (_grid_file(cells, counts, found, columns),),
+        (_grid_file(cells, counts, clustering, columns),),
         tuple(plots),
         {"public_seed": params.public_seed},
         evaluation or None,
@@ -324,12 +326,12 @@ def _labels_file(labels: Ints, owners: Owners) -> ResultFile:
 
 
 def _grid_file(
-    cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]
+    cells: Cells, counts: Floats, clustering: GridClustering, columns: tuple[str, ...]
 ) -> ResultFile:
     lines = io.StringIO()
     lines.write(written([(*columns, "noisy_count", "label")]))
     for middle, count, label in zip(
-        cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
+        cells.centres().tolist(), counts.tolist(), clustering.labels.tolist(), strict=True
     ):
         lines.write(",".join(map(repr, middle)) + f",{count!r},{label}\n")
     return ResultFile.csv(

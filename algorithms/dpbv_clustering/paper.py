@@ -244,37 +244,41 @@ def _repaired(bits: Words, plan: BitPlan, place: int) -> Consistent:
 
 
 def cluster_matrix(
-    held: Singles, params: Parameters, context: Context, unreached: int = 0
+    distances: Singles, params: Parameters, context: Context, unreached: int = 0
 ) -> Found:
     """Labels from distances (n, n)."""
     context.progress(0.7, "clustering")
     if params.clusterer == "dbscan":
         assert params.dbscan_radius is not None
         assert params.min_samples is not None
-        labels = dbscan(held, params.dbscan_radius, params.min_samples)
-        return Found(labels, unreached=unreached, matrix=held)
+        labels = dbscan(distances, params.dbscan_radius, params.min_samples)
+        return Found(labels, unreached=unreached, matrix=distances)
     if params.clusterer == "agglomerative":
         assert params.k is not None
-        if len(held) < 2:  # nothing to merge
-            return Found(np.zeros(len(held), np.int64), unreached=unreached, matrix=held)
-        merges = linkage_tree(held)
-        return Found(cut_tree(merges, params.k), unreached=unreached, merges=merges, matrix=held)
-    clustering = _kcluster(MatrixDistances(held), params, context)
+        if len(distances) < 2:  # nothing to merge
+            return Found(np.zeros(len(distances), np.int64), unreached=unreached, matrix=distances)
+        merges = linkage_tree(distances)
+        return Found(
+            cut_tree(merges, params.k), unreached=unreached, merges=merges, matrix=distances
+        )
+    clustering = _kcluster(MatrixDistances(distances), params, context)
     return Found(
         clustering.labels,
         clustering.objective,
         clustering.iterations,
         clustering.converged,
         unreached,
-        matrix=held,
+        matrix=distances,
     )
 
 
-def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context: Context) -> Found:
+def _kcluster(
+    distances_given: BitDistances | MatrixDistances, params: Parameters, context: Context
+) -> Found:
     assert params.k is not None
     generator = PublicRandom(params.public_seed).generator
     clustering = kcluster(
-        held,
+        distances_given,
         params.k,
         generator,
         params.n_init,

@@ -320,19 +320,19 @@ def next_sum(state: FederatedState) -> BlockSum | None:
     return BlockSum(plan.vertices, "fine", (fine, degrees), fine=parts, degrees=True)
 
 
-def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
+def take(state: FederatedState, record_sum: RecordSum, opened: Ints) -> FederatedState:
     """The state after a sum was opened."""
-    assert isinstance(asked, BlockSum)
-    if asked.kind == "degrees":
+    assert isinstance(record_sum, BlockSum)
+    if record_sum.kind == "degrees":
         return replace(state, measured=Measured.of_degrees(opened))
     if state.size is None:
         return replace(state, size=max(1, int(opened[0])))
     if state.coarse is None:
         return replace(state, coarse=opened)
-    assert asked.fine is not None
-    parts = asked.fine.room.size
-    degrees = opened[parts:] if asked.degrees else None
-    measured = Measured(state.size, state.coarse, asked.fine, opened[:parts], degrees)
+    assert record_sum.fine is not None
+    parts = record_sum.fine.room.size
+    degrees = opened[parts:] if record_sum.degrees else None
+    measured = Measured(state.size, state.coarse, record_sum.fine, opened[:parts], degrees)
     return replace(state, measured=measured)
 
 

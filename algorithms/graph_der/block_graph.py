@@ -270,32 +270,32 @@ def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
     return np.clip(places, first, last - 1)
 
 
-def _new(keys: Ints, held: Ints) -> NDArray[np.bool_]:
+def _new(keys: Ints, keys_kept: Ints) -> NDArray[np.bool_]:
     """Whether each key is the first of its kind, and not held yet."""
     result = np.zeros(keys.size, np.bool_)
     result[np.unique(keys, return_index=True)[1]] = True
-    if held.size:
-        place = np.minimum(np.searchsorted(held, keys), held.size - 1)
-        result &= held[place] != keys
+    if keys_kept.size:
+        place = np.minimum(np.searchsorted(keys_kept, keys), keys_kept.size - 1)
+        result &= keys_kept[place] != keys
     return result
 
 
 def _filled(
     bounds: Ints,
     need: Ints,
-    held: Ints,
+    keys_kept: Ints,
     vertices: int,
     source: NoiseSource,
     beat: Callable[[], None],
 ) -> Ints:
     """Crowded parts that are still short: uniformly among their free pairs."""
-    keys_of_blocks = [held]
+    keys_of_blocks = [keys_kept]
     for part, count in zip(*np.unique(need, return_counts=True), strict=True):
         beat()
         top, bottom, left, right = bounds[part].tolist()
         rows, columns = np.divmod(np.arange((bottom - top) * (right - left)), right - left)
         rows, columns = rows + top, columns + left
         keys = (rows * vertices + columns)[rows < columns]
-        free = np.setdiff1d(keys, held, assume_unique=True)
+        free = np.setdiff1d(keys, keys_kept, assume_unique=True)
         keys_of_blocks.append(free[uniform_places(free.size, int(count), source)])
     return np.sort(np.concatenate(keys_of_blocks))

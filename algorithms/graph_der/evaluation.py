@@ -115,10 +115,10 @@ def _across(graph: Ends, one: NDArray[np.uint64], other: NDArray[np.uint64], bea
     return total
 
 
-def relative_error(true: Ints, found: Ints, edges: int) -> float:
+def relative_error(true: Ints, answers: Ints, edges: int) -> float:
     """The mean of |found - true| / max(true, sanity bound)."""
     bound = max(SANITY * edges, 1e-9)
-    return float(np.mean(np.abs(found - true) / np.maximum(true, bound)))
+    return float(np.mean(np.abs(answers - true) / np.maximum(true, bound)))
 
 
 # --------------------------------------------------------------------------------------- degrees
@@ -136,9 +136,9 @@ def degree_shares(graph: Ends, vertices: int) -> Floats:
     return smooth
 
 
-def degree_divergence(true: Ends, found: Ends, vertices: int) -> float:
+def degree_divergence(true: Ends, released: Ends, vertices: int) -> float:
     """Kullback-Leibler, in nats, of the true distribution from the found one."""
-    one, other = degree_shares(true, vertices), degree_shares(found, vertices)
+    one, other = degree_shares(true, vertices), degree_shares(released, vertices)
     return float((one * np.log(one / other)).sum())
 
 
@@ -271,7 +271,7 @@ def evaluate(
 
 
 def _cuts(
-    true: Ends, found: dict[str, Ends], graph: EdgeList, metrics: Metrics, context: Context
+    true: Ends, ends_by_name: dict[str, Ends], graph: EdgeList, metrics: Metrics, context: Context
 ) -> list[dict[str, Any]]:
     """Relative errors by how sets are drawn and by their largest size."""
     beat = partial(context.progress, 0.98, "evaluating")
@@ -281,10 +281,10 @@ def _cuts(
         for share in SHARES:
             largest = max(1, round(share * graph.count))
             cuts = Cuts.of(graph.count, largest, metrics.queries, drawn, metrics.query_seed)
-            answers = cuts.answers([true, *found.values()], beat)
+            answers = cuts.answers([true, *ends_by_name.values()], beat)
             errors = {
                 name: relative_error(answers[0], answers[place], graph.edges)
-                for place, name in enumerate(found, start=1)
+                for place, name in enumerate(ends_by_name, start=1)
             }
             rows.append({"sets": drawn, "largest_size": largest, **errors})
     return rows
@@ -472,11 +472,11 @@ def _cut_bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     axes.legend(frameon=False)
 
 
-def _structure(axes: Axes, found: Mapping[str, Mapping[str, float | None]]) -> None:
+def _structure(axes: Axes, structure: Mapping[str, Mapping[str, float | None]]) -> None:
     axes.set_title("Structure (private)")
     names = {"mean_distance": "mean distance", "clustering": "clustering", "assortativity": None}
     series = {
-        label: [found[key][name] for name in names]
+        label: [structure[key][name] for name in names]
         for label, key in (("true", "true"), ("release", "release"), ("random graph", "random"))
     }
     compared_bars(axes, [shown or name for name, shown in names.items()], series)

@@ -31,39 +31,39 @@ _BATCH: Final = 1 << 20
 """Numbers in one block of logarithms."""
 
 
-def support(cells: Ints, ones: Ints, asked: Ints) -> tuple[Ints, Ints]:
+def support(cells: Ints, ones: Ints, draws: Ints) -> tuple[Ints, Ints]:
     """The least and the largest number of true ones that can be kept."""
-    return np.maximum(0, asked - (cells - ones)), np.minimum(ones, asked)
+    return np.maximum(0, draws - (cells - ones)), np.minimum(ones, draws)
 
 
-def _step(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats, kept: Ints) -> Floats:
+def _step(cells: Ints, ones: Ints, draws: Ints, log_odds: Floats, shared: Ints) -> Floats:
     """log P(kept + 1) / P(kept)."""
     with np.errstate(divide="ignore"):
-        up = np.log((ones - kept).astype(float)) + np.log((asked - kept).astype(float))
-        down = np.log(kept + 1.0) + np.log((cells - ones - asked + kept + 1).astype(float))
+        up = np.log((ones - shared).astype(float)) + np.log((draws - shared).astype(float))
+        down = np.log(shared + 1.0) + np.log((cells - ones - draws + shared + 1).astype(float))
     slope: Floats = log_odds + up - down
     return slope
 
 
-def mode(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> Ints:
+def mode(cells: Ints, ones: Ints, draws: Ints, log_odds: Floats) -> Ints:
     """The most likely number, by bisection on the ratio of neighbours, which falls."""
-    low, high = support(cells, ones, asked)
+    low, high = support(cells, ones, draws)
     while (low < high).any():
         middle = (low + high) // 2
-        rises = (low < high) & (_step(cells, ones, asked, log_odds, middle) > 0)
+        rises = (low < high) & (_step(cells, ones, draws, log_odds, middle) > 0)
         low, high = np.where(rises, middle + 1, low), np.where(rises, high, middle)
     return low
 
 
-def window(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> tuple[Ints, Ints]:
+def window(cells: Ints, ones: Ints, draws: Ints, log_odds: Floats) -> tuple[Ints, Ints]:
     """First number that is examined, and how many are."""
-    low, high = support(cells, ones, asked)
-    top = mode(cells, ones, asked, log_odds)
+    low, high = support(cells, ones, draws)
+    top = mode(cells, ones, draws, log_odds)
     curved = (
         1 / (ones - top + 0.5)
-        + 1 / (asked - top + 0.5)
+        + 1 / (draws - top + 0.5)
         + 1 / (top + 0.5)
-        + 1 / (cells - ones - asked + top + 0.5)
+        + 1 / (cells - ones - draws + top + 0.5)
     )
     beside = np.ceil(DEVIATIONS / np.sqrt(curved)).astype(np.int64) + BESIDE
     first = np.maximum(low, top - beside)
@@ -71,15 +71,15 @@ def window(cells: Ints, ones: Ints, asked: Ints, log_odds: Floats) -> tuple[Ints
 
 
 def weights(
-    cells: Ints, ones: Ints, asked: Ints, log_odds: Floats, first: Ints, size: int
+    cells: Ints, ones: Ints, draws: Ints, log_odds: Floats, first: Ints, size: int
 ) -> Floats:
     """(n, size) masses from `first` on, the largest of a row 1; 0 beyond the support."""
     kept = first[:, None] + np.arange(size)
-    beyond = kept > support(cells, ones, asked)[1][:, None]
+    beyond = kept > support(cells, ones, draws)[1][:, None]
     steps = _step(
         cells[:, None],
         ones[:, None],
-        asked[:, None],
+        draws[:, None],
         log_odds[:, None],
         np.where(beyond, first[:, None], kept),
     )
@@ -93,7 +93,7 @@ def weights(
 def draw(
     cells: Ints,
     ones: Ints,
-    asked: Ints,
+    draws: Ints,
     log_odds: Floats,
     source: NoiseSource,
     beat: Callable[[], None] = lambda: None,
@@ -102,7 +102,7 @@ def draw(
 
     By the inverse of the distribution function, in extended precision and with 64-bit uniforms.
     """
-    first, sizes = window(cells, ones, asked, log_odds)
+    first, sizes = window(cells, ones, draws, log_odds)
     uniform = source.words(len(cells)).astype(np.longdouble) / np.longdouble(2.0**64)
     drawn = first.copy()
     # rows of about the same width together
@@ -114,7 +114,7 @@ def draw(
             beat()
             batch = rows[start : start + max(1, _BATCH // size)]
             mass = weights(
-                cells[batch], ones[batch], asked[batch], log_odds[batch], first[batch], size
+                cells[batch], ones[batch], draws[batch], log_odds[batch], first[batch], size
             )
             mass[np.arange(size) >= sizes[batch, None]] = 0
             sums = np.cumsum(mass, axis=1, dtype=np.longdouble)
@@ -305,13 +305,13 @@ class _Zeros:
         return row, good
 
 
-def _within(keys: Ints, held: Ints) -> NDArray[np.bool_]:
+def _within(keys: Ints, keys_kept: Ints) -> NDArray[np.bool_]:
     """Which keys are among sorted ones."""
-    if not held.size:
+    if not keys_kept.size:
         return np.zeros(keys.size, np.bool_)
-    place = np.searchsorted(held, keys)
-    place[place == held.size] = 0
-    result: NDArray[np.bool_] = held[place] == keys
+    place = np.searchsorted(keys_kept, keys)
+    place[place == keys_kept.size] = 0
+    result: NDArray[np.bool_] = keys_kept[place] == keys
     return result
 
 
@@ -441,10 +441,10 @@ def _asked(tree: Tree, counts: Ints, plan: Plan) -> Leaves:
     )
 
 
-def symmetric(found: Arranged, vertices: int, source: NoiseSource) -> tuple[Ints, Ints]:
+def symmetric(arranged: Arranged, vertices: int, source: NoiseSource) -> tuple[Ints, Ints]:
     """Edges of a matrix that need not be symmetric: a pair with one of its two cells is an edge or
     none with the same chance."""
-    row, column = np.divmod(found.keys, vertices)
+    row, column = np.divmod(arranged.keys, vertices)
     keys = np.minimum(row, column) * vertices + np.maximum(row, column)
     pairs, cells = np.unique(keys, return_counts=True)
     coin = source.words(pairs.size) >> np.uint64(63)

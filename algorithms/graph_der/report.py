@@ -125,12 +125,14 @@ class Seen:
     tree: Tree | None = None
 
 
-def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = None) -> PrivacyReport:
+def graph_der_report(
+    params: Parameters, stance: Stance, facts: Seen | None = None
+) -> PrivacyReport:
     """The report of a run, planned or done. Raises what `check_parameters` raises."""
     check_parameters(params, stance)
     builder = ReportBuilder(NAME, "tacit algorithms.graph_der", stance, "edge")
     paper = builder.paper
-    slack = slack_of(params, None if seen is None else seen.plan)
+    slack = slack_of(params, None if facts is None else facts.plan)
     return builder.report(
         "density-based exploration and reconstruction",
         {
@@ -144,9 +146,9 @@ def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = Non
             theorem=THEOREM,
             text=f"(epsilon, k)-differential privacy with k = {params.k}: each edge at epsilon/k",
         ),
-        verified=_verified(params, builder, seen is None or seen.declared),
+        verified=_verified(params, builder, facts is None or facts.declared),
         charged=builder.charge(params.epsilon / params.k),
-        noise=_noise(params, builder, seen),
+        noise=_noise(params, builder, facts),
         sampler=slack.delta,
         sampler_epsilon=None if paper else amount(slack.epsilon),
         method="an edge is one cell, and the regions that hold it are one path from root to leaf; "
@@ -175,11 +177,11 @@ def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = Non
             "a labelling made by looking at the edges (clustered, crawled, sorted by degree)",
             "parameters tuned on the true graph",
         ),
-        assumptions=_assumptions(seen),
-        caveats=_caveats(params, paper, seen),
+        assumptions=_assumptions(facts),
+        caveats=_caveats(params, paper, facts),
         evaluation_attached=params.metrics is not None,
-        error=None if seen is None else leaf_error(seen.plan),
-        details=_details(params, stance, seen, slack),
+        error=None if facts is None else leaf_error(facts.plan),
+        details=_details(params, stance, facts, slack),
     )
 
 
@@ -220,11 +222,11 @@ def _verified(
 
 
 def _noise(
-    params: Parameters, builder: ReportBuilder, seen: Seen | None
+    params: Parameters, builder: ReportBuilder, facts: Seen | None
 ) -> tuple[NoiseStatement, ...]:
-    if seen is None:
+    if facts is None:
         return (builder.noise("counts of regions", None),)
-    budget = seen.plan.budget
+    budget = facts.plan.budget
     parts = {
         f"counts at depth {depth}": level for depth, level in enumerate(budget.levels, start=1)
     }
@@ -247,10 +249,10 @@ def labelling_words(labelling: Labelling | None) -> str:
     return f"{how} (here: {chosen[labelling]})."
 
 
-def _assumptions(seen: Seen | None) -> tuple[str, ...]:
+def _assumptions(facts: Seen | None) -> tuple[str, ...]:
     return (
         "The coordinator keeps the graph and is trusted with it.",
-        labelling_words(None if seen is None else seen.labelling),
+        labelling_words(None if facts is None else facts.labelling),
         "Edges of different people are independent, but for at most k - 1 others that tell of one.",
         "Every parameter was chosen without looking at the data.",
         RUN_TIME_UNSEEN,
@@ -258,9 +260,9 @@ def _assumptions(seen: Seen | None) -> tuple[str, ...]:
     )
 
 
-def _caveats(params: Parameters, paper: bool, seen: Seen | None) -> tuple[str, ...]:
+def _caveats(params: Parameters, paper: bool, facts: Seen | None) -> tuple[str, ...]:
     sentences = [ONE_RELEASE]
-    if seen is not None and not seen.declared:
+    if facts is not None and not facts.declared:
         sentences.append(
             "The vertex set is taken from the edges: vertices without an edge are missing, and "
             "that a vertex has an edge is not protected."
@@ -299,7 +301,9 @@ def budget_table(plan: Plan) -> dict[str, dict[str, str]]:
     return table
 
 
-def _details(params: Parameters, stance: Stance, seen: Seen | None, slack: Slack) -> dict[str, Any]:
+def _details(
+    params: Parameters, stance: Stance, facts: Seen | None, slack: Slack
+) -> dict[str, Any]:
     details: dict[str, Any] = {
         "method": {"asked": params.method or "der", "chosen": "der"},
         "per_edge": format_exact(params.epsilon / params.k),
@@ -308,22 +312,22 @@ def _details(params: Parameters, stance: Stance, seen: Seen | None, slack: Slack
     }
     if stance == "sound":
         details["numerical_slack"] = amount(slack.epsilon)
-    if seen is None:
+    if facts is None:
         return details
-    plan = seen.plan
+    plan = facts.plan
     details |= {
         "vertices": plan.grid.vertices,
-        "vertex_set": "declared" if seen.declared else "taken from the edges",
-        "labelling": seen.labelling,
+        "vertex_set": "declared" if facts.declared else "taken from the edges",
+        "labelling": facts.labelling,
         "height": plan.height,
         "budget_table": budget_table(plan),
     }
-    if stance == "paper" and seen.tree is not None:
-        details["in_real_arithmetic"] = in_real_arithmetic(params, seen, seen.tree)
+    if stance == "paper" and facts.tree is not None:
+        details["in_real_arithmetic"] = in_real_arithmetic(params, facts, facts.tree)
     return details
 
 
-def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, Any]:
+def in_real_arithmetic(params: Parameters, facts: Seen, tree: Tree) -> dict[str, Any]:
     """What would bound the ratio for this output of the literal algorithm without floating point:
     2 epsilon / k for an edge, unless a cap was active, a region was split at the last level, or
     labels depend on edges. It is no guarantee for all outputs.
@@ -331,11 +335,11 @@ def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, 
     A last split counts however large its parts came out: its other points, whose parts may be of
     one cell, have a share in every chance.
     """
-    plan = seen.plan
+    plan = facts.plan
     uncapped = np.where(plan.grid.diagonal(tree.bounds) > 0, 2 * plan.k, plan.k)
     capped = bool((tree.cells < uncapped).any())
     last = plan.height > 0 and bool((tree.depth == plan.height).any())
-    public = seen.labelling != "first_appearance"
+    public = facts.labelling != "first_appearance"
     holds = public and not capped and not last
     return {
         "epsilon_per_edge": format_exact(2 * params.epsilon / params.k) if holds else "inf",
@@ -367,10 +371,10 @@ class SeenBlocks:
     measured: Measured
 
 
-def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> PrivacyReport:
+def blocks_report(params: Parameters, facts: SeenBlocks | None = None) -> PrivacyReport:
     """The report of a run, planned or done."""
     builder = ReportBuilder(NAME, "tacit algorithms.graph_der", "sound", "edge")
-    common: dict[str, Any] = {"conditions": vertex_conditions(seen is None or seen.declared)}
+    common: dict[str, Any] = {"conditions": vertex_conditions(facts is None or facts.declared)}
     lines = [
         builder.laplace_line(
             "a", "one undirected edge more or less", params.epsilon / params.k, **common
@@ -430,7 +434,7 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
         ),
         assumptions=(
             "The coordinator keeps the graph and is trusted with it.",
-            labelling_words(None if seen is None else seen.labelling),
+            labelling_words(None if facts is None else facts.labelling),
             "Edges of different people are independent, but for at most k - 1 others that tell of "
             "one.",
             "Every parameter was chosen without looking at the data.",
@@ -439,12 +443,12 @@ def blocks_report(params: Parameters, seen: SeenBlocks | None = None) -> Privacy
         ),
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
-        error=_forecast(params, seen),
-        details=_block_details(params, seen, queries),
+        error=_forecast(params, facts),
+        details=_block_details(params, facts, queries),
     )
 
 
-def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
+def _forecast(params: Parameters, facts: SeenBlocks | None) -> dict[str, Any]:
     """From the released number of edges, or the guessed one; none without either."""
     shares, epsilon = params.shares_of_blocks, params.epsilon / params.k
     if shares[1] == 1:
@@ -453,8 +457,8 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
             "between ranges of labels follow from degrees alone, and have no forecast",
             "degree_deviation": math.sqrt(laplace_variance(float(2 / epsilon))),
         }
-        size = params.edges_hint if seen is None else seen.measured.size
-        vertices = params.vertices if seen is None else seen.plan.vertices
+        size = params.edges_hint if facts is None else facts.measured.size
+        vertices = params.vertices if facts is None else facts.plan.vertices
         if size is None or vertices is None:
             return by_size(error, error["degree_deviation"], "a mean degree")
         mean = 2 * size / vertices
@@ -469,8 +473,8 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     if shares[1]:
         error["degree_deviation"] = math.sqrt(laplace_variance(float(2 / (epsilon * shares[1]))))
     size = params.edges_hint
-    if seen is not None:
-        plan, size, parts = seen.plan, seen.measured.size, seen.measured.parts.size
+    if facts is not None:
+        plan, size, parts = facts.plan, facts.measured.size, facts.measured.parts.size
     elif size is not None:
         plan = BlockPlan(2 * size, params.epsilon, shares, params.k, params.max_cells)
         parts = plan.expected_cells(size)
@@ -490,18 +494,18 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     return with_verdict(error, by_error(relative), figure)
 
 
-def _forecast_of_der(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
+def _forecast_of_der(params: Parameters, facts: SeenBlocks | None) -> dict[str, Any]:
     """Of the source's method at the same epsilon, once the number of vertices is known."""
-    if seen is None:
+    if facts is None:
         return {"reason": "needs the number of vertices"}
     try:
-        return leaf_error(plan_of(params, "sound", seen.plan.vertices))
+        return leaf_error(plan_of(params, "sound", facts.plan.vertices))
     except Invalid as problem:
         return {"reason": problem.detail}
 
 
 def _block_details(
-    params: Parameters, seen: SeenBlocks | None, asked: list[tuple[str, int, Fraction]]
+    params: Parameters, facts: SeenBlocks | None, queries: list[tuple[str, int, Fraction]]
 ) -> dict[str, Any]:
     details: dict[str, Any] = {
         "method": {
@@ -509,8 +513,8 @@ def _block_details(
             "chosen": "blocks",
             "rule": "auto takes blocks for every graph; der on request and in stance paper",
             "forecast": {
-                "blocks": _forecast(params, seen),
-                "der": _forecast_of_der(params, seen),
+                "blocks": _forecast(params, facts),
+                "der": _forecast_of_der(params, facts),
             },
         },
         "not_of_the_source": True,
@@ -522,20 +526,20 @@ def _block_details(
                 "sensitivity": touched * params.k,
                 "scale": amount(touched * params.k / (params.epsilon * share)),
             }
-            for name, touched, share in asked
+            for name, touched, share in queries
         },
         "caps": {"max_cells": params.max_cells},
         "per_edge": format_exact(params.epsilon / params.k),
         "per_k_edges": format_exact(params.epsilon),
         "evaluation_is_private": True,
     }
-    if seen is None:
+    if facts is None:
         return details
     return details | {
-        "vertices": seen.plan.vertices,
-        "vertex_set": "declared" if seen.declared else "taken from the edges",
-        "labelling": seen.labelling,
-        "noisy_edges": seen.measured.size,
-        "ranges": seen.measured.fine.grid.ranges,
-        "cells": seen.measured.parts.size,
+        "vertices": facts.plan.vertices,
+        "vertex_set": "declared" if facts.declared else "taken from the edges",
+        "labelling": facts.labelling,
+        "noisy_edges": facts.measured.size,
+        "ranges": facts.measured.fine.grid.ranges,
+        "cells": facts.measured.parts.size,
     }

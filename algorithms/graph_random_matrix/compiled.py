@@ -46,12 +46,12 @@ def both_directions(starts: Offsets, first: Places, second: Places) -> Places:
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _signs(starts, neighbours, signs, spread, found):  # type: ignore[no-untyped-def]
+def _signs(starts, neighbours, signs, spread, out):  # type: ignore[no-untyped-def]
     width = signs.shape[1]
     counters = np.zeros(width, np.uint64)
     counts = counters.view(np.uint8)
     for row in range(len(starts) - 1):
-        line = found[row]
+        line = out[row]
         degree = np.int32(starts[row + 1] - starts[row])
         for column in range(len(line)):
             line[column] = -degree
@@ -77,22 +77,22 @@ def _signs(starts, neighbours, signs, spread, found):  # type: ignore[no-untyped
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _sparse(starts, neighbours, codes, found):  # type: ignore[no-untyped-def]
+def _sparse(starts, neighbours, codes, out):  # type: ignore[no-untyped-def]
     for row in range(len(starts) - 1):
         for entry in range(starts[row], starts[row + 1]):
             other = neighbours[entry]
             for place in range(codes.shape[1]):
                 code = np.int64(codes[other, place])
-                found[row, code >> 1] += 1 - 2 * (code & 1)
+                out[row, code >> 1] += 1 - 2 * (code & 1)
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _dense(starts, neighbours, values, found):  # type: ignore[no-untyped-def]
+def _dense(starts, neighbours, values, out):  # type: ignore[no-untyped-def]
     for row in range(len(starts) - 1):
         for entry in range(starts[row], starts[row + 1]):
             other = neighbours[entry]
             for column in range(values.shape[1]):
-                found[row, column] += values[other, column]
+                out[row, column] += values[other, column]
 
 
 def product(rows: Rows, matrix: Entries) -> NDArray[np.int32] | NDArray[np.int64]:
@@ -112,12 +112,12 @@ def product(rows: Rows, matrix: Entries) -> NDArray[np.int32] | NDArray[np.int64
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _sums(starts, neighbours, vector, found):  # type: ignore[no-untyped-def]
+def _sums(starts, neighbours, vector, out):  # type: ignore[no-untyped-def]
     for row in range(len(starts) - 1):
         total = 0.0
         for entry in range(starts[row], starts[row + 1]):
             total += vector[neighbours[entry]]
-        found[row] = total
+        out[row] = total
 
 
 def neighbour_sums(

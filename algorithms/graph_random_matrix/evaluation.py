@@ -111,21 +111,21 @@ def overlap(one: Floats, other: Floats, top: int) -> float:
     return np.intersect1d(ranking(one)[:compared], ranking(other)[:compared]).size / compared
 
 
-def cosines(truth: Floats, found: Floats) -> Floats:
+def cosines(truth: Floats, estimated: Floats) -> Floats:
     """|<u_i, v_i>| (k,) of unit columns (n, k)."""
-    products: Floats = np.abs(np.einsum("ij,ij->j", truth, found))
+    products: Floats = np.abs(np.einsum("ij,ij->j", truth, estimated))
     return products
 
 
-def ratios(truth: Floats, found: Floats) -> Floats:
+def ratios(truth: Floats, estimated: Floats) -> Floats:
     """|1'v_i| / |1'u_i| (k,): a guess at what the source's table of ratios shows."""
-    sums: Floats = np.abs(found.sum(axis=0)) / np.maximum(np.abs(truth.sum(axis=0)), 1e-300)
+    sums: Floats = np.abs(estimated.sum(axis=0)) / np.maximum(np.abs(truth.sum(axis=0)), 1e-300)
     return sums
 
 
-def subspace_share(truth: Floats, found: Floats) -> float:
+def subspace_share(truth: Floats, estimated: Floats) -> float:
     """How much of the span of truth (n, k) lies in that of found (n, k), both orthonormal."""
-    return float(np.square(truth.T @ found).sum() / truth.shape[1])
+    return float(np.square(truth.T @ estimated).sum() / truth.shape[1])
 
 
 def clusterings(vectors: Floats, count: int, seed: int, beat: Beat = quiet) -> list[Labels]:

@@ -131,9 +131,9 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     return _of_rows(spectrum_report(params, "sound", facts), encoding)
 
 
-def _of_rows(report: PrivacyReport, asked: RowReports) -> PrivacyReport:
+def _of_rows(report: PrivacyReport, encoding: RowReports) -> PrivacyReport:
     """The report of the central form, against anyone who sees single rows."""
-    cost = asked.cost
+    cost = encoding.cost
     place = {"scenario": SCENARIO, "key": None, "description": _ADVERSARY}
     kept = tuple(item for item in report.assumptions if not item.startswith(_KEEPER))
     return report.model_copy(

@@ -380,12 +380,12 @@ def found_in_iteration(iteration: Iteration, mode: Mode, seed: int, context: Con
     return _completed(iteration.spectrum, level, mode, seed, context)
 
 
-def found_in_flips(found: FlippedSpectrum, mode: Mode, seed: int, context: Context) -> Findings:
+def found_in_flips(flips: FlippedSpectrum, mode: Mode, seed: int, context: Context) -> Findings:
     """By the flipped graph; clusters and scores only where a direction stands out."""
-    sizes = np.abs(found.raw)
-    if not (found.spectrum.values > 0).any():
-        return Findings(sizes, found.level, found.spectrum)
-    completed = _completed(found.spectrum, found.level, mode, seed, context)
+    sizes = np.abs(flips.raw)
+    if not (flips.spectrum.values > 0).any():
+        return Findings(sizes, flips.level, flips.spectrum)
+    completed = _completed(flips.spectrum, flips.level, mode, seed, context)
     return replace(completed, values=sizes)
 
 

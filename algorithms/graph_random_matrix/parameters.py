@@ -70,11 +70,11 @@ class GraphTooLarge(TooLarge):
     name = "graph_too_large"
     title = "The graph is too large"
 
-    def __init__(self, asked: int, most: int) -> None:
+    def __init__(self, vertices: int, most: int) -> None:
         super().__init__(
-            f"{asked} vertices, at most {most} with the estimator flip; take subspace",
+            f"{vertices} vertices, at most {most} with the estimator flip; take subspace",
             pointer="/dataset",
-            extra={"vertices": asked, "most_vertices": most},
+            extra={"vertices": vertices, "most_vertices": most},
         )
 
 

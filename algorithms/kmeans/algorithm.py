@@ -242,15 +242,15 @@ def centres_file(centres: Floats, columns: Sequence[str], counts: Floats) -> Res
     return ResultFile.csv("centres.csv", text, "centres and noisy counts")
 
 
-def _round(found: ZoneEstimate, grid: Grid) -> dict[str, Any]:
+def _round(estimate: ZoneEstimate, grid: Grid) -> dict[str, Any]:
     """What one zone round published; radii, steps and noise in half sides of the box."""
-    zone = found.zone
+    zone = estimate.zone
     return {
         "centres": grid.raw(zone.centres / zone.steps).tolist(),
         "zone_radii": (zone.radii / zone.steps).tolist(),
-        "noisy_counts": found.counts.tolist(),
-        "step_norms": step_norms(found).tolist(),
-        "noise_deviations": noise_deviations(found).tolist(),
+        "noisy_counts": estimate.counts.tolist(),
+        "step_norms": step_norms(estimate).tolist(),
+        "noise_deviations": noise_deviations(estimate).tolist(),
         "epsilon": format_exact(zone.epsilon_sums + zone.epsilon_counts + zone.epsilon_distances),
     }
 
@@ -320,11 +320,13 @@ _BLUE: Final = "#1b6ca8"
 _GREY: Final = "#8c8c8c"
 
 
-def plots_of(state: State, found: Release, grid: Grid, columns: Sequence[str]) -> tuple[Plot, ...]:
+def plots_of(
+    state: State, release_made: Release, grid: Grid, columns: Sequence[str]
+) -> tuple[Plot, ...]:
     """All plots of a sound run."""
     plots, split = [], planned_split(state.plan)
     if grid.dimension > 1 and state.start is not None:
-        plots.append(_plot_of_centres(state, grid, grid.raw(found.centres), columns))
+        plots.append(_plot_of_centres(state, grid, grid.raw(release_made.centres), columns))
     if len(split) > 1:  # one bar says nothing
         names = [f"{place + 1} {query['kind']}" for place, query in enumerate(split)]
         epsilons = [float(parse_exact(query["epsilon"])) for query in split]
@@ -353,15 +355,17 @@ def _plot_of_centres(state: State, grid: Grid, centres: Floats, columns: Sequenc
     )
 
 
-def step_norms(found: ZoneEstimate) -> Floats:
+def step_norms(estimate: ZoneEstimate) -> Floats:
     """How far each centre (k,) moved in a round: Euclidean, in half sides of the box."""
-    norms: Floats = np.linalg.norm(found.centres - found.zone.centres / found.zone.steps, axis=1)
+    norms: Floats = np.linalg.norm(
+        estimate.centres - estimate.zone.centres / estimate.zone.steps, axis=1
+    )
     return norms
 
 
-def noise_deviations(found: ZoneEstimate) -> Floats:
+def noise_deviations(estimate: ZoneEstimate) -> Floats:
     """The length of each step's noise (k,): standard deviation over all coordinates."""
-    deviations: Floats = np.sqrt(found.zone.centres.shape[1] * found.variances)
+    deviations: Floats = np.sqrt(estimate.zone.centres.shape[1] * estimate.variances)
     return deviations
 
 
@@ -495,16 +499,16 @@ def next_sum(state: FederatedState) -> KmeansSum | None:
     return KmeansSum.of(state.grid, query, max(SWAP, scope(state.params).hidden))
 
 
-def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
+def take(state: FederatedState, record_sum: RecordSum, opened: Ints) -> FederatedState:
     """The state after a sum was opened."""
-    assert isinstance(asked, KmeansSum)
-    return replace(state, steps=absorb(state.steps, asked.query, opened))
+    assert isinstance(record_sum, KmeansSum)
+    return replace(state, steps=absorb(state.steps, record_sum.query, opened))
 
 
-def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
+def aborted(state: FederatedState, record_sum: RecordSum) -> FederatedState | None:
     """A zone round that fails ends the run early, any other one fails the job."""
-    assert isinstance(asked, KmeansSum)
-    return replace(state, truncated=True) if isinstance(asked.query, Zone) else None
+    assert isinstance(record_sum, KmeansSum)
+    return replace(state, truncated=True) if isinstance(record_sum.query, Zone) else None
 
 
 def release_rounds(state: FederatedState) -> Outcome:

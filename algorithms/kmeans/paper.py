@@ -291,15 +291,15 @@ def iterations(passes: int, strategy: Strategy) -> int:
 
 
 def final_release(
-    points: Floats, found: Run, epsilon: float, source: SeededRandom
+    points: Floats, run_made: Run, epsilon: float, source: SeededRandom
 ) -> tuple[Floats, Floats]:
     """Section 7.5.1: exact sums over noisy counts, clipped to the box; centres (k, d), counts (k,).
 
     Labels by the last means. The sums carry no noise, so each centre lies on the ray of its exact
     sum.
     """
-    labels = nearest(points, found.means)
-    clusters = len(found.means)
+    labels = nearest(points, run_made.means)
+    clusters = len(run_made.means)
     counts = np.bincount(labels, minlength=clusters)
     sums = cluster_sums(points, labels, clusters)
     noisy = np.maximum(counts + floating_laplace(source, 1 / epsilon, clusters), 1.0)

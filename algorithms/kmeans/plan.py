@@ -350,17 +350,17 @@ def _automatic(
     return "synopsis" if deviation > _TOO_NOISY * 2 / per_side else "synopsis+zone"
 
 
-def _zone_rounds(mode: Mode, asked: int | None, signal: float) -> int:
+def _zone_rounds(mode: Mode, rounds_asked: int | None, signal: float) -> int:
     """How many: as asked, where the mode allows it. signal: records times effective epsilon, for
     each cluster and dimension."""
     if mode == "synopsis":
-        if asked:
+        if rounds_asked:
             raise PlanImpossible("rounds", "the mode synopsis has no zone rounds")
         return 0
-    if asked == 0 and mode != "projection+zone":
+    if rounds_asked == 0 and mode != "projection+zone":
         raise PlanImpossible("rounds", f"the mode {mode} has at least one zone round")
-    if asked is not None:
-        return asked
+    if rounds_asked is not None:
+        return rounds_asked
     return _MANY_ROUNDS if mode == "packing+zone" and signal >= _ENOUGH else _ROUNDS[mode]
 
 

@@ -72,7 +72,7 @@ DEFECTS: Final = (
 
 
 def sound_report(
-    params: Parameters, grid: Grid, plan: Plan, state: State | None, found: Release | None
+    params: Parameters, grid: Grid, plan: Plan, state: State | None, release_made: Release | None
 ) -> PrivacyReport:
     """The report of a sound central run; without `state` and `found`, of one that is planned."""
     epsilon = plan.epsilon if state is None else state.spent
@@ -103,7 +103,7 @@ def sound_report(
         ),
         assumptions=_assumptions(params),
         caveats=_caveats(params, state, early),
-        error=error_of_centres(params.n_hint, grid, plan, found),
+        error=error_of_centres(params.n_hint, grid, plan, release_made),
         details=_details(params, plan, state),
     )
 
@@ -142,28 +142,28 @@ def _verified(
 
 
 def _largest(
-    asked: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
+    queries: Sequence[Query], measure: Callable[[NoiseBlock], Fraction | int]
 ) -> dict[tuple[str, str], Fraction | int]:
     """The largest `measure` among the blocks of a kind, for each query: keys are (the words that a
     report prints, the kind)."""
     largest: dict[tuple[str, str], Fraction | int] = {}
-    for place, query in enumerate(asked, start=1):
+    for place, query in enumerate(queries, start=1):
         for block in query.blocks:
             kind = f"{query.kind} {place}: {block.name}, at most", block.name
             largest[kind] = max(largest.get(kind, 0), measure(block))
     return largest
 
 
-def _sensitivities(plan: Plan, asked: Sequence[Query]) -> tuple[SensitivityStatement, ...]:
+def _sensitivities(plan: Plan, queries: Sequence[Query]) -> tuple[SensitivityStatement, ...]:
     """Of each query's parts, in ring units, for the privacy unit."""
-    if asked:
+    if queries:
         return tuple(
             SensitivityStatement(
                 value=amount(value * plan.records),
                 source="public-output" if name == "offsets" else "declared",
                 part=part,
             )
-            for (part, name), value in _largest(asked, lambda block: block.sensitivity).items()
+            for (part, name), value in _largest(queries, lambda block: block.sensitivity).items()
         )
     records = plan.records
     planned: list[SensitivityStatement] = []
@@ -189,10 +189,10 @@ def _declared(value: int, part: str) -> SensitivityStatement:
 
 
 def _noise(
-    plan: Plan, asked: Sequence[Query], builder: ReportBuilder
+    plan: Plan, queries: Sequence[Query], builder: ReportBuilder
 ) -> tuple[NoiseStatement, ...]:
     """One statement for each kind of block of each query; the largest scale of a kind."""
-    largest = _largest(asked, lambda block: block.scale(plan.records))
+    largest = _largest(queries, lambda block: block.scale(plan.records))
     noises = tuple(builder.noise(part, Fraction(scale)) for (part, _), scale in largest.items())
     return noises or (builder.noise(None, None),)
 
@@ -259,7 +259,7 @@ def _caveats(params: Parameters, state: State | None, early: bool) -> tuple[str,
 
 
 def error_of_centres(
-    size: int | None, grid: Grid, plan: Plan, found: Release | None
+    size: int | None, grid: Grid, plan: Plan, release_made: Release | None
 ) -> dict[str, Any]:
     """The noise of a centre's coordinate (standard deviation) in the unit of its column. size:
     public number of records, needed where there is a zone round and nothing is found yet."""
@@ -272,7 +272,7 @@ def error_of_centres(
             ],
         }
         return _with_verdict(coarse, 1 / plan.per_side, plan, "half a cell, ")
-    if found is None or found.deviations is None:
+    if release_made is None or release_made.deviations is None:
         assert size is not None
         count = max(size / plan.clusters, 1.0)
         scale = plan.inflation * plan.dimension / float(plan.epsilon_round * ZONE_SPLIT[0])
@@ -289,11 +289,11 @@ def error_of_centres(
         "each column",
         "standard_deviation": [
             [amount(Fraction(value)) for value in deviation * _half_sides(grid)]
-            for deviation in found.deviations
+            for deviation in release_made.deviations
         ],
-        "starved": list(found.starved),
+        "starved": list(release_made.starved),
     }
-    typical = float(np.median(found.deviations))
+    typical = float(np.median(release_made.deviations))
     return _with_verdict(stated, typical, plan, "")
 
 

@@ -383,7 +383,7 @@ def exact_sums(
     plan: Plan,
     place: int,
     context: Context,
-    held: Sequence[GridBlock] | None = None,
+    grid_blocks: Sequence[GridBlock] | None = None,
 ) -> Ints:
     """The query's sums over all rows, without noise; `place`: number of earlier queries; `held`:
     the rows on the grid, where they are kept."""
@@ -395,11 +395,11 @@ def exact_sums(
             yield block
 
     context.progress(place / plan.queries, f"{query.kind} {place + 1} of {plan.queries}")
-    if held is None:
+    if grid_blocks is None:
         raw = map(rows.block, rows.starts)
         parts = context.map_blocks(partial(raw_sums, grid, query), counted(raw))
     else:
-        parts = context.map_blocks(query.sums, counted(held))
+        parts = context.map_blocks(query.sums, counted(grid_blocks))
     return sum(parts, np.zeros(query.length, np.int64))
 
 

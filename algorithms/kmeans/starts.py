@@ -85,7 +85,7 @@ def weighted_kmeans(
     restarts = min(RESTARTS, max(1, RESTARTS * LARGE // (clusters * len(points))))
     drawn = [_draws(clusters, generator) for _ in range(restarts)]
     run = partial(_run, points, weights, clusters, work.beat)
-    return min(work.spread(run, drawn), key=lambda each: each.cost)
+    return min(work.spread(run, drawn), key=lambda run_result: run_result.cost)
 
 
 def _run(points: Floats, weights: Floats, clusters: int, beat: Beat, drawn: Floats) -> Clustering:

@@ -245,11 +245,11 @@ _MOST_SIMULATED: Final = 200
 _SIMULATION_SEED: Final = 1
 
 
-def score(found: Recovered, true: tuple[Any, ...]) -> float:
+def score(recovered: Recovered, true: tuple[Any, ...]) -> float:
     """1 where the direction is decided rightly, 0.5 undecided, 0 wrong."""
-    if len(found.paths) == 2:
+    if len(recovered.paths) == 2:
         return 0.5
-    return float(found.paths[0] == true)
+    return float(recovered.paths[0] == true)
 
 
 def self_test(network: NetworkPath, published: Published) -> dict[str, Any]:
@@ -304,25 +304,25 @@ def graph_path_evaluation(
     }
 
 
-def replay_shown(found: Replay) -> dict[str, Any]:
+def replay_shown(replayed: Replay) -> dict[str, Any]:
     """Candidates for the missing edge of a step, counted from 0."""
     return {
-        "step": found.step,
-        "candidates": len(found.prior),
-        "after_pairs": len(found.after_pairs),
-        "after_levels": len(found.after_levels),
-        "identified": len(found.after_levels) == 1,
+        "step": replayed.step,
+        "candidates": len(replayed.prior),
+        "after_pairs": len(replayed.after_pairs),
+        "after_levels": len(replayed.after_levels),
+        "identified": len(replayed.after_levels) == 1,
     }
 
 
-def baselines_shown(found: Replay) -> dict[str, int]:
+def baselines_shown(replayed: Replay) -> dict[str, int]:
     """How many candidates for the same missing edge other publications would have left: the pairs
     alone in a separate layout show what the fakes leak without the levels."""
     return {
-        "sealed": len(found.prior),
-        "complement": len(found.prior),
-        "g_only_canonical_layout": len(found.after_pairs),
-        "graph-path": len(found.after_levels),
+        "sealed": len(replayed.prior),
+        "complement": len(replayed.prior),
+        "g_only_canonical_layout": len(replayed.after_pairs),
+        "graph-path": len(replayed.after_levels),
     }
 
 

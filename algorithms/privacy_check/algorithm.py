@@ -210,7 +210,7 @@ class Checked:
     def _finding(
         self,
         model: str,
-        each: Ints | Floats,
+        measured: Ints | Floats,
         *,
         least: bool,
         required: int | str | None,
@@ -221,11 +221,11 @@ class Checked:
         """The value that the table satisfies (the least, or the largest, of its groups')."""
         groups = groups or self.groups
         names = self.params.qid if names is None else names
-        worst = int(each.argmin() if least else each.argmax())
+        worst = int(measured.argmin() if least else measured.argmax())
         result: Finding = {
             "model": model,
-            "value": _number(each[worst]),
-            "worst_group": self._shown(groups, names, worst, each),
+            "value": _number(measured[worst]),
+            "worst_group": self._shown(groups, names, worst, measured),
             "groups": len(groups.sizes),
         }
         if required is not None and bad is not None:
@@ -235,20 +235,21 @@ class Checked:
                 "satisfied": not len(violating),
                 "violating_groups": len(violating),
                 "violating": [
-                    self._shown(groups, names, group, each) for group in violating[:SHOWN].tolist()
+                    self._shown(groups, names, group, measured)
+                    for group in violating[:SHOWN].tolist()
                 ],
             }
         return result
 
     def _shown(
-        self, groups: Groups, names: tuple[str, ...], group: int, each: Ints | Floats
+        self, groups: Groups, names: tuple[str, ...], group: int, measured: Ints | Floats
     ) -> Finding:
         row = int(groups.first[group])
         cells = {}
         for name in names:
             column = self.table.column(name)
             cells[name] = column.values[int(column.codes[row])]
-        return {"cells": cells, "rows": int(groups.sizes[group]), "value": _number(each[group])}
+        return {"cells": cells, "rows": int(groups.sizes[group]), "value": _number(measured[group])}
 
 
 def check_table(table: Table, params: Parameters) -> None:
@@ -375,14 +376,14 @@ def evaluation_pictures(
     )
 
 
-def _findings(asked: Sequence[Mapping[str, Any]], axes: Axes) -> None:
+def _findings(findings: Sequence[Mapping[str, Any]], axes: Axes) -> None:
     axes.set_title("The worst group over what each model asks (private)")
-    names = [f"{place + 1} {finding['model']}" for place, finding in enumerate(asked)]
+    names = [f"{place + 1} {finding['model']}" for place, finding in enumerate(findings)]
     shares = [
         (_plotted_number(finding["value"]) or 0.0) / (_plotted_number(finding["required"]) or 1)
-        for finding in asked
+        for finding in findings
     ]
-    colours = [BLUE if finding["satisfied"] else _FAILED for finding in asked]
+    colours = [BLUE if finding["satisfied"] else _FAILED for finding in findings]
     axes.barh(names, shares, color=colours)
     axes.axvline(1, color="#444444", linewidth=1)
     axes.invert_yaxis()

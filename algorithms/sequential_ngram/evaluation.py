@@ -99,17 +99,17 @@ def _first(text: Text) -> _Level:
     return _Level(starts, text.symbols[starts].astype(np.int64), 1)
 
 
-def _longer(text: Text, level: _Level, kept: Ints) -> _Level:
+def _longer(text: Text, level: _Level, places_kept: Ints) -> _Level:
     """One item more behind the runs whose cells are `kept` (rising): row * items + item."""
-    if not kept.size:
-        return _Level(kept, kept, level.length + 1)
-    if kept[-1] < _DENSE:
-        table = np.full(int(kept[-1]) + 2, -1, np.int64)
-        table[kept] = np.arange(kept.size)
-        rows = table[np.minimum(level.cells, kept[-1] + 1)]
+    if not places_kept.size:
+        return _Level(places_kept, places_kept, level.length + 1)
+    if places_kept[-1] < _DENSE:
+        table = np.full(int(places_kept[-1]) + 2, -1, np.int64)
+        table[places_kept] = np.arange(places_kept.size)
+        rows = table[np.minimum(level.cells, places_kept[-1] + 1)]
     else:
-        rows = np.minimum(np.searchsorted(kept, level.cells), kept.size - 1)
-        rows[kept[rows] != level.cells] = -1
+        rows = np.minimum(np.searchsorted(places_kept, level.cells), places_kept.size - 1)
+        rows[places_kept[rows] != level.cells] = -1
     on = np.flatnonzero(rows >= 0)
     starts = level.starts[on]
     follows = text.symbols[starts + level.length]
@@ -175,7 +175,9 @@ def frequent(
             supports = np.rint(weights[good]).astype(int).tolist()
             patterns = [_run(runs, cell, text.items) for cell in cells[good].tolist()]
             best += zip(patterns, supports, strict=True)
-            best = sorted(best, key=lambda each: (-each[1], len(each[0]), each[0]))[:count]
+            best = sorted(best, key=lambda pattern: (-pattern[1], len(pattern[0]), pattern[0]))[
+                :count
+            ]
         if level.length == longest:
             break
         least = best[-1][1] if len(best) == count else 1
@@ -217,31 +219,31 @@ SANITY: Final = 0.001
 Ranked = list[tuple[Pattern, int]]
 
 
-def workload(items: int, longest: int, each: int, seed: int) -> list[NDArray[np.int32]]:
+def workload(items: int, longest: int, count: int, seed: int) -> list[NDArray[np.int32]]:
     """Five groups of random runs (each, longest), -1 behind the last item; group i has sizes
     uniform from 1 to i fifths of the longest, items uniform."""
     generator = PublicRandom(seed).generator
     groups = []
     for group in range(1, GROUPS + 1):
         most = max(1, group * longest // GROUPS)
-        sizes = generator.integers(1, most + 1, each)
-        drawn = generator.integers(0, items, (each, most)).astype(np.int32)
+        sizes = generator.integers(1, most + 1, count)
+        drawn = generator.integers(0, items, (count, most)).astype(np.int32)
         drawn[np.arange(most) >= sizes[:, None]] = -1
         groups.append(drawn)
     return groups
 
 
-def relative_errors(true: Sequence[Ints], found: Sequence[Ints], sequences: int) -> list[float]:
+def relative_errors(true: Sequence[Ints], answered: Sequence[Ints], sequences: int) -> list[float]:
     """Mean of |found - true| / max(true, bound) in each group."""
     bound = max(SANITY * sequences, 1e-9)
     return [
         float(np.mean(np.abs(answer - exact) / np.maximum(exact, bound)))
-        for exact, answer in zip(true, found, strict=True)
+        for exact, answer in zip(true, answered, strict=True)
     ]
 
 
 def pattern_figures(
-    true: Ranked, found: Ranked, supports: Mapping[Pattern, int], top: int
+    true: Ranked, released: Ranked, supports: Mapping[Pattern, int], top: int
 ) -> dict[str, float | None]:
     """Share of the true top K that the released one has, and the mean relative loss of support.
 
@@ -250,7 +252,7 @@ def pattern_figures(
     ahead = true[:top]
     if not ahead:
         return {"true_positives": None, "utility_loss": None}
-    known = {pattern for pattern, _ in found[:top]}
+    known = {pattern for pattern, _ in released[:top]}
     hits = sum(pattern in known for pattern, _ in ahead)
     losses = [abs(support - supports.get(pattern, 0)) / support for pattern, support in ahead]
     return {"true_positives": hits / len(ahead), "utility_loss": sum(losses) / len(losses)}

@@ -58,22 +58,22 @@ class Multiset:
         return np.bincount(self.items, weights, minlength=items).astype(np.int64)
 
 
-def joined(fragments: Multiset, wanted: Ints, source: NoiseSource) -> Multiset:
+def joined(fragments: Multiset, order_wanted: Ints, source: NoiseSource) -> Multiset:
     """As many sequences as `wanted` has entries, of about these lengths in proportion (n,): where
     there are more fragments."""
     order = np.repeat(np.arange(fragments.counts.size), fragments.counts)
-    if not 0 < wanted.size < order.size:
+    if not 0 < order_wanted.size < order.size:
         return fragments
     order = order[np.argsort(source.words(order.size), kind="stable")]
     lengths = fragments.lengths[order]
     ends = np.cumsum(lengths)
-    wanted = wanted[np.argsort(source.words(wanted.size), kind="stable")]
-    targets = np.cumsum(wanted) * (float(ends[-1]) / float(wanted.sum()))
+    order_wanted = order_wanted[np.argsort(source.words(order_wanted.size), kind="stable")]
+    targets = np.cumsum(order_wanted) * (float(ends[-1]) / float(order_wanted.sum()))
     last = np.zeros(order.size, np.bool_)
     last[np.minimum(np.searchsorted(ends, targets - 0.5), order.size - 1)] = True
     last[-1] = True
     others = np.flatnonzero(~last)  # short targets may end in one long fragment
-    missing = wanted.size - int(last.sum())
+    missing = order_wanted.size - int(last.sum())
     last[others[np.argsort(source.words(others.size), kind="stable")[: max(missing, 0)]]] = True
     items = fragments.items[ranges(fragments.starts[order], lengths)]
     return _merged(items, np.concatenate(([0], ends[last])))

@@ -59,7 +59,7 @@ def adjusted(tree: Tree) -> Floats:
 
 
 def _filled(
-    kept: Floats,
+    kept_counts: Floats,
     passed: NDArray[np.bool_],
     counts: Floats,
     parent: Floats,
@@ -69,9 +69,9 @@ def _filled(
     """The rows (E, A) with estimates where nothing passed; counts (E, 1): of the grams; parent
     (E, A): rows of their Markov parents; no_parent (E, 1): where that is the empty gram."""
     if fill == "none":
-        return kept
+        return kept_counts
     missing = ~passed
-    kept_mass = kept.sum(axis=1, keepdims=True)
+    kept_mass = kept_counts.sum(axis=1, keepdims=True)
     rest = np.maximum(counts - kept_mass, 0)
     even = _share(missing.astype(float)) * rest
     if fill == "ratio":
@@ -81,7 +81,7 @@ def _filled(
     else:
         weights = np.where(missing, parent, 0)
         estimate = np.where(weights.any(axis=1, keepdims=True), _share(weights) * rest, even)
-    return np.where(missing, np.where(no_parent, even, estimate), kept)
+    return np.where(missing, np.where(no_parent, even, estimate), kept_counts)
 
 
 def _share(weights: Floats) -> Floats:
@@ -347,7 +347,7 @@ def _proportional(
     chosen: NDArray[np.integer],
     length: int,
     left: Ints,
-    given: Ints,
+    copies_given: Ints,
     beat: Beat,
 ) -> bool:
     """One pass over the grams of a length, all together; whether any was assigned.
@@ -371,7 +371,7 @@ def _proportional(
         given_now[start : start + part.size] = amounts
         start += part.size
     left -= taken.astype(np.int64)
-    given[chosen] += given_now
+    copies_given[chosen] += given_now
     return bool(given_now.any())
 
 
@@ -385,7 +385,7 @@ def _one_by_one(
     length: int,
     rule: Generation,
     left: Ints,
-    given: Ints,
+    copies_given: Ints,
     beat: Beat,
 ) -> None:
     """`cap` and `skip`: by falling count, then in the order of the grams."""
@@ -406,7 +406,7 @@ def _one_by_one(
                 amount = copies_wanted if (copies_left >= copies_wanted * mult).all() else 0
             if amount > 0:
                 left[members[span]] -= amount * mult
-                given[gram] = amount
+                copies_given[gram] = amount
 
 
 # Spec: sequential-ngram, section 3.

@@ -126,15 +126,15 @@ MOST_BITS: Final = 1 << 34
 Query = tuple[int, ...]
 
 
-def workload(items: int, height: int, each: int, seed: int) -> list[list[Query]]:
+def workload(items: int, height: int, count: int, seed: int) -> list[list[Query]]:
     """Four groups of random sets; group i has sizes uniform from 1 to i quarters of the height,
     items uniform; repeated ones collapse."""
     generator = PublicRandom(seed).generator
     groups = []
     for group in range(1, GROUPS + 1):
         most = max(1, group * height // GROUPS)
-        sizes = generator.integers(1, most + 1, each).tolist()
-        drawn = generator.integers(0, items, (each, most)).tolist()
+        sizes = generator.integers(1, most + 1, count).tolist()
+        drawn = generator.integers(0, items, (count, most)).tolist()
         groups.append([tuple(set(row[:size])) for row, size in zip(drawn, sizes, strict=True)])
     return groups
 
@@ -167,18 +167,18 @@ class Answers:
         return result
 
 
-def relative_error(true: Ints, found: Ints, sequences: int) -> float:
+def relative_error(true: Ints, answered: Ints, sequences: int) -> float:
     """The mean of |found - true| / max(true, sanity bound)."""
     bound = max(SANITY * sequences, 1e-9)
-    return float(np.mean(np.abs(found - true) / np.maximum(true, bound)))
+    return float(np.mean(np.abs(answered - true) / np.maximum(true, bound)))
 
 
 def true_positives(
-    true: Sequence[tuple[Pattern, int]], found: Sequence[tuple[Pattern, int]], top: int
+    true: Sequence[tuple[Pattern, int]], released: Sequence[tuple[Pattern, int]], top: int
 ) -> int:
     """How many of the true top patterns the release's top has; the rest of `top` are both false
     positives and false drops."""
-    return len({pattern for pattern, _ in true[:top]} & {pattern for pattern, _ in found[:top]})
+    return len({pattern for pattern, _ in true[:top]} & {pattern for pattern, _ in released[:top]})
 
 
 def evaluate(

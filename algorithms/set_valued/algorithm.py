@@ -82,14 +82,14 @@ Queries = tuple[tuple[int, ...], ...]
 Floats = NDArray[np.float64]
 
 
-def workload(items: int, longest: int, each: int, seed: int) -> tuple[Queries, ...]:
+def workload(items: int, longest: int, count: int, seed: int) -> tuple[Queries, ...]:
     """Five groups of random itemsets; group i has lengths uniform up to i fifths of the longest
     record, at most all items."""
     generator = PublicRandom(seed).generator
     groups = []
     for group in range(1, GROUPS + 1):
         top = max(1, min(group * longest // GROUPS, items))
-        lengths = generator.integers(1, top + 1, each)
+        lengths = generator.integers(1, top + 1, count)
         drawn = (generator.choice(items, length, replace=False) for length in lengths.tolist())
         groups.append(tuple(tuple(sorted(itemset.tolist())) for itemset in drawn))
     return tuple(groups)
@@ -132,11 +132,11 @@ class Errors:
     share: Floats
 
 
-def relative_errors(true: Sequence[Ints], found: Sequence[NDArray[Any]], records: int) -> Errors:
+def relative_errors(true: Sequence[Ints], answered: Sequence[NDArray[Any]], records: int) -> Errors:
     """|found - true| / max(true, bound); NaN where a group has no such query."""
     bound = max(SANITY * records, 1e-9)
     means, large, shares = [], [], []
-    for exact, answer in zip(true, found, strict=True):
+    for exact, answer in zip(true, answered, strict=True):
         error = np.abs(answer - exact) / np.maximum(exact, bound)
         reached = exact >= bound
         means.append(error.mean() if error.size else np.nan)
@@ -145,21 +145,21 @@ def relative_errors(true: Sequence[Ints], found: Sequence[NDArray[Any]], records
     return Errors(np.array(means), np.array(large), np.array(shares))
 
 
-def mining_utility(true: Sequence[Row], found: Sequence[Row]) -> float | None:
+def mining_utility(true: Sequence[Row], released: Sequence[Row]) -> float | None:
     """1 - the mean relative loss of support over the true top; an itemset outside the release's top
     has lost all of it. None without a true top."""
     if not true:
         return None
-    support_of = dict(found)
+    support_of = dict(released)
     losses = [abs(support - support_of.get(chosen, 0)) / support for chosen, support in true]
     return 1 - sum(losses) / len(losses)
 
 
-def precision(true: Sequence[Row], found: Sequence[Row]) -> float | None:
+def precision(true: Sequence[Row], released: Sequence[Row]) -> float | None:
     """The share of the true top that the release's top has. None without a true top."""
     if not true:
         return None
-    return len({chosen for chosen, _ in true} & {chosen for chosen, _ in found}) / len(true)
+    return len({chosen for chosen, _ in true} & {chosen for chosen, _ in released}) / len(true)
 
 
 def evaluate(

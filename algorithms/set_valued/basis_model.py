@@ -67,13 +67,13 @@ def fitted_cells(start: Floats, basis: Basis, single: Floats) -> Floats:
     return cells
 
 
-def _scaled(cells: Floats, wanted: dict[int, float]) -> Floats:
+def _scaled(cells: Floats, targets: dict[int, float]) -> Floats:
     """Iterative scaling: the records with all items of a set, and those without, in turn."""
     cells, total = cells.copy(), float(cells.sum())
     every = np.arange(cells.size)
-    inside = {mask: np.flatnonzero((every & mask) == mask) for mask in wanted}
+    inside = {mask: np.flatnonzero((every & mask) == mask) for mask in targets}
     for _ in range(_ROUNDS):
-        for mask, target in reversed(wanted.items()):  # single items last: they are known best
+        for mask, target in reversed(targets.items()):  # single items last: they are known best
             places = inside[mask]
             part = cells[places]
             mass = float(part.sum())
@@ -108,5 +108,5 @@ def by_length(table: Floats, records: Floats, cells: Floats, single: Floats) -> 
     return table
 
 
-def _ratio(wanted: Floats, held: Floats) -> Floats:
-    return np.divide(wanted, held, out=np.zeros(held.size), where=held > 0)
+def _ratio(target: Floats, present: Floats) -> Floats:
+    return np.divide(target, present, out=np.zeros(present.size), where=present > 0)

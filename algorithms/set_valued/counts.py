@@ -363,9 +363,9 @@ def released_rows(state: State) -> tuple[Row, ...]:
     return tuple(sorted(state.rows, key=lambda row: (len(row[0]), row[0])))
 
 
-def _truth(found: State, masks: Masks, source: KeeperSource) -> Truth:
+def _truth(state: State, masks: Masks, source: KeeperSource) -> Truth:
     """Which survivors had records behind them."""
-    pairs = list(zip(source.seen, found.survivors, strict=True))
+    pairs = list(zip(source.seen, state.survivors, strict=True))
     real = [question.counts.of(survivors.partitions) for question, survivors in pairs]
     released = [question.counts.of(survivors.itemsets) for question, survivors in pairs]
     return Truth(

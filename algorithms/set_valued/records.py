@@ -180,8 +180,8 @@ class Supports:
         return self.weight(columns)
 
 
-def _packed(held: NDArray[np.bool_]) -> Words:
-    return np.packbits(held, axis=1, bitorder="little").view(np.uint64)
+def _packed(bits: NDArray[np.bool_]) -> Words:
+    return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
 def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> list[Row]:

@@ -54,9 +54,9 @@ class Measured:
         places = np.fromiter((item for items, _ in rows for item in items), np.int64)
         return cls(universe, lengths, places, np.repeat(counts, sizes), np.repeat(sizes, sizes))
 
-    def items(self, kept: float = math.inf) -> Floats:
+    def items(self, length: float = math.inf) -> Floats:
         """Records with each item (universe,), each with at most this many items kept."""
-        weights = self.counts * np.minimum(1.0, kept / self.sizes)
+        weights = self.counts * np.minimum(1.0, length / self.sizes)
         return np.bincount(self.places, weights, minlength=self.universe).astype(np.float64)
 
 
@@ -87,9 +87,9 @@ class Remainder:
         return self.lengths.astype(np.float64)
 
 
-def kept_shares(kept: int) -> Floats:
+def kept_shares(length: int) -> Floats:
     """The share of its items that a record of 1 to 64 keeps (64,)."""
-    shares: Floats = np.minimum(1.0, kept / SIZES)
+    shares: Floats = np.minimum(1.0, length / SIZES)
     return shares
 
 
@@ -235,13 +235,15 @@ def _repeated(owner: Ints, items: Ints, universe: int) -> Ints:
     return again
 
 
-def _exchanged(drawn: Drawn, wanted: Ints, source: NoiseSource, beat: Callable[[], None]) -> Drawn:
+def _exchanged(
+    drawn: Drawn, counts_wanted: Ints, source: NoiseSource, beat: Callable[[], None]
+) -> Drawn:
     """Entries of items that are in too many records, chosen at random, become items that are in too
     few, where the record does not have them yet."""
-    items, universe = drawn.items.copy(), wanted.size
+    items, universe = drawn.items.copy(), counts_wanted.size
     for _ in range(_EXCHANGES):
         beat()
-        surplus = np.bincount(items, minlength=universe) - wanted
+        surplus = np.bincount(items, minlength=universe) - counts_wanted
         lacking = np.repeat(np.arange(universe), np.maximum(-surplus, 0))
         order = np.lexsort((source.words(items.size), items))
         starts = np.searchsorted(items[order], np.arange(universe))

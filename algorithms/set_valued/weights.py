@@ -92,16 +92,18 @@ def _moved(counts: Floats, total: float, most: float) -> Rule:
     )
 
 
-def _bisected(made: Callable[[float], Rule], beyond: Callable[[Rule], bool], high: float) -> Rule:
+def _bisected(
+    rule_at: Callable[[float], Rule], beyond: Callable[[Rule], bool], high: float
+) -> Rule:
     """The first, of those for 0 to `high`, that is not beyond any more."""
     low = 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        if beyond(made(middle)):
+        if beyond(rule_at(middle)):
             low = middle
         else:
             high = middle
-    return made(high)
+    return rule_at(high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,12 +150,12 @@ def _held(weights: Floats, times: Floats) -> Floats:
     return result
 
 
-def _times(weights: Floats, alike: NDArray[np.int64], wanted: Floats) -> Floats:
+def _times(weights: Floats, alike: NDArray[np.int64], target_lengths: Floats) -> Floats:
     """t of each length (lengths,): as many different items as wanted."""
-    times = wanted / float(weights @ alike)
+    times = target_lengths / float(weights @ alike)
     for _ in range(_STEPS):
         left = np.exp(-np.multiply.outer(times, weights))
-        lacking = wanted - (1 - left) @ alike
+        lacking = target_lengths - (1 - left) @ alike
         step = lacking / np.maximum(left @ (weights * alike), 1e-300)
         times = times + np.maximum(step, 0.0)
         if (step <= _CLOSE * times).all():

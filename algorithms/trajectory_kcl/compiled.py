@@ -58,7 +58,7 @@ def _tally(state, pair, row, tallies, mark_tallies, touched, size, most):  # typ
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
-def _rows(state, minimal, found):  # type: ignore[no-untyped-def]
+def _rows(state, minimal, out):  # type: ignore[no-untyped-def]
     """The records that still have a minimal violating sequence."""
     size = 0
     for at in range(state.where_offsets[minimal], state.where_offsets[minimal + 1]):
@@ -68,7 +68,7 @@ def _rows(state, minimal, found):  # type: ignore[no-untyped-def]
             if state.entry_masks[entry, word] & state.dead[row, word]:
                 live = False
         if live:
-            found[size] = row
+            out[size] = row
             size += 1
     return size
 

@@ -91,7 +91,7 @@ class _Search:
         else:
             self._add((*head, *(item for item, _ in tail)), closure)
             return
-        tail = sorted(tail, key=lambda each: (each[1].bit_count(), each[0]))
+        tail = sorted(tail, key=lambda entry: (entry[1].bit_count(), entry[0]))
         for place, (item, records_of) in enumerate(tail):
             further = [
                 (other, both)

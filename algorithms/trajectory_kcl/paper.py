@@ -142,8 +142,8 @@ class LiteralRun:
         common_items = sorted((common - named) | (common & {pair}))
         return not self._any_violates(common_items, (), rest, pair)
 
-    def _any_violates(self, kept: list[int], head: Sequence, records: int, pair: int) -> bool:
-        for place, item in enumerate(kept):
+    def _any_violates(self, allowed: list[int], head: Sequence, records: int, pair: int) -> bool:
+        for place, item in enumerate(allowed):
             longer = (*head, item)
             matching = records & self.having[item]
             if not matching or self._holds_minimal(longer, pair):
@@ -151,7 +151,7 @@ class LiteralRun:
             if self.violates(matching):
                 return True
             if len(longer) < self.longest and self._any_violates(
-                kept[place + 1 :], longer, matching, pair
+                allowed[place + 1 :], longer, matching, pair
             ):
                 return True
         return False

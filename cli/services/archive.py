@@ -490,6 +490,6 @@ def _run(program: str, url: str, *arguments: str) -> None:
         raise BackupRefused(_last_line(output) or f"{program} failed")
 
 
-def _last_line(said: str) -> str:
-    lines = [line for line in said.strip().splitlines() if "error" in line.lower()]
-    return lines[0][:300] if lines else said.strip()[:300]
+def _last_line(output: str) -> str:
+    lines = [line for line in output.strip().splitlines() if "error" in line.lower()]
+    return lines[0][:300] if lines else output.strip()[:300]

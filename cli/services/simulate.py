@@ -127,7 +127,7 @@ class Instead:
 
 @printed
 def simulate(
-    asked: Simulation,
+    simulation: Simulation,
     deployed: Deployed,
     out: Annotated[
         Path, typer.Option(help="A directory for a line of each round (CSV), JSON and a plot.")
@@ -142,28 +142,31 @@ def simulate(
     and a proved sum. --chaos kills services during many rounds and checks that nothing was
     lost, summed or debited twice; exit code 1 if it was.
     """
-    seed = asked.seed
+    seed = simulation.seed
     if instead.liars is not None and (
-        instead.chaos or deployed.real or asked.events or asked.network
+        instead.chaos or deployed.real or simulation.events or simulation.network
     ):
         fail("--liars is in this process: no --services, --against, --events, --network or --chaos")
     if instead.chaos:
-        return soak(asked.aggregators, instead.kills, instead.seconds, seed, out)
-    people = _population(asked.population, asked.curators, SeededRandom(seed))
-    changed = [*(asked.field or []), *(["validity=proved"] if instead.liars is not None else [])]
-    query = _query(people, asked, changed)
+        return soak(simulation.aggregators, instead.kills, instead.seconds, seed, out)
+    people = _population(simulation.population, simulation.curators, SeededRandom(seed))
+    changed = [
+        *(simulation.field or []),
+        *(["validity=proved"] if instead.liars is not None else []),
+    ]
+    query = _query(people, simulation, changed)
     if instead.liars is not None:
-        return compared(query, people, share_of(instead.liars), asked.rounds, seed + 1, out)
-    rates = Rates(**_pairs(asked.events, Rates))
-    network = Network(**_pairs(asked.network, Network))
+        return compared(query, people, share_of(instead.liars), simulation.rounds, seed + 1, out)
+    rates = Rates(**_pairs(simulation.events, Rates))
+    network = Network(**_pairs(simulation.network, Network))
     happening = stream(people.curators, rates, SeededRandom(seed + 2))
     rows, traffic = [], Traffic()
     with (
         _driver(people, query, seed, deployed) as driver,
         counted("rounds") as bar,
     ):
-        task = bar.add_task(f"preparing {people.curators:,} curators", total=asked.rounds)
-        for outcome in driver.run(query, people, asked.rounds, happening, network):
+        task = bar.add_task(f"preparing {people.curators:,} curators", total=simulation.rounds)
+        for outcome in driver.run(query, people, simulation.rounds, happening, network):
             rows.append(row(query, outcome))
             traffic = traffic.plus(outcome.traffic)
             bar.update(task, advance=1, description=outcome.state.value)
@@ -222,8 +225,8 @@ def _noise(mechanism: str, epsilon: str) -> dict[str, Any]:
     return {"mechanism": mechanism, "epsilon": epsilon}
 
 
-def _query(people: Population, asked: Simulation, changed: Sequence[str]) -> Query:
-    noise, sharing = _noise(asked.mechanism, asked.epsilon), asked.sharing
+def _query(people: Population, simulation: Simulation, changed: Sequence[str]) -> Query:
+    noise, sharing = _noise(simulation.mechanism, simulation.epsilon), simulation.sharing
     local = noise["mechanism"] == "local"
     document: dict[str, Any] = {
         "name": f"simulated-{people.name}",
@@ -233,8 +236,8 @@ def _query(people: Population, asked: Simulation, changed: Sequence[str]) -> Que
         "max_readings": people.max_readings,
         "resolution": format_exact(people.resolution),
         "sharing": sharing,
-        "aggregators": 1 if local else asked.aggregators,
-        "collusion": {"curators": 0, "aggregators": asked.corrupt},
+        "aggregators": 1 if local else simulation.aggregators,
+        "collusion": {"curators": 0, "aggregators": simulation.corrupt},
         "min_participants": min(2, people.curators),
         "n_max": people.curators,
         "deadline_s": 60,
@@ -243,7 +246,7 @@ def _query(people: Population, asked: Simulation, changed: Sequence[str]) -> Que
     if mismatch(DEFAULT, people.unit) is not None:
         document["register"] = "simulated"  # a name outside the catalogue takes any unit
     if document["sharing"] == "shamir":
-        document["threshold"] = asked.aggregators // 2 + 1
+        document["threshold"] = simulation.aggregators // 2 + 1
     for item in changed:
         name, equals, value = item.partition("=")
         if not equals:

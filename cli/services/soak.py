@@ -52,10 +52,12 @@ SOAK_SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-def counted(what: str) -> Progress:
+def counted(subject: str) -> Progress:
     """A bar that also shows how many of how many."""
     words = TextColumn("{task.description}")
-    return progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), words, TimeElapsedColumn())
+    return progress(
+        TextColumn(subject), BarColumn(), MofNCompleteColumn(), words, TimeElapsedColumn()
+    )
 
 
 @dataclass(frozen=True)

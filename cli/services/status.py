@@ -85,18 +85,18 @@ def _work(client: Client) -> dict[str, Any]:
     }
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(state: dict[str, Any]) -> None:
     services = [
-        [item["id"], item["url"], item["version"] or "not ready"] for item in found["services"]
+        [item["id"], item["url"], item["version"] or "not ready"] for item in state["services"]
     ]
     console.print(TextTable("Services", ["service", "address", "version"], services))
     aggregators = [
         [item["id"], item["operator"], "answers" if item["reachable"] else "does not answer"]
-        for item in found["aggregators"]
+        for item in state["aggregators"]
     ]
     if aggregators:
         console.print(TextTable("Aggregators", ["id", "operator", "now"], aggregators))
-    last, coming = found["last"], found["next"]
+    last, coming = state["last"], state["next"]
     lines = [
         "Last round: none"
         if last is None
@@ -104,8 +104,8 @@ def _show(found: dict[str, Any]) -> None:
         "Next round: none is scheduled"
         if coming is None
         else f"Next round: {coming['name']}, {coming['next']}",
-        *(["Wrong:"] if found["wrong"] else ["Nothing is wrong."]),
-        *(f"- {problem}" for problem in found["wrong"]),
+        *(["Wrong:"] if state["wrong"] else ["Nothing is wrong."]),
+        *(f"- {problem}" for problem in state["wrong"]),
     ]
     say("\n".join(lines), markup=False)
 

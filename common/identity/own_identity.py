@@ -95,21 +95,21 @@ def revoked_answer(ended: OwnIdentity) -> RevocationAnswer:
     return RevocationAnswer(fingerprint=said.replaced.hex(), effective=said.effective)
 
 
-async def shown(own: OwnIdentities) -> IdentityChain:
+async def shown(identities: OwnIdentities) -> IdentityChain:
     """All documents and links. Raises NoIdentityDocument."""
-    await own.load()
-    if own.chain is None:
+    await identities.load()
+    if identities.chain is None:
         raise NoIdentityDocument
-    return own.chain
+    return identities.chain
 
 
 async def commit(
-    own: OwnIdentities, role: Role, name: str, following: HybridPublicKey
+    identities: OwnIdentities, role: Role, name: str, following: HybridPublicKey
 ) -> IdentityAnswer:
     """Commit to the next pair; the same again changes nothing. Raises NextKeyCommitted."""
-    async with own.database.begin() as transaction:
-        signed = await commit_next(transaction, own.table, role, name, following)
-    await own.load()
+    async with identities.database.begin() as transaction:
+        signed = await commit_next(transaction, identities.table, role, name, following)
+    await identities.load()
     return answer_of(signed.statement)
 
 

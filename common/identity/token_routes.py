@@ -66,12 +66,16 @@ class IssuedTokens:
     check: Callable[[NewToken], Awaitable[None]]
     revoked: Callable[[], None] = lambda: None
 
-    async def make(self, asked: NewToken) -> tuple[str, TokenRecord]:
+    async def make(self, request: NewToken) -> tuple[str, TokenRecord]:
         """A new token, and what is kept of it. Raises what `check` raises."""
-        await self.check(asked)
-        lifetime = None if asked.valid_s is None else timedelta(seconds=asked.valid_s)
+        await self.check(request)
+        lifetime = None if request.valid_s is None else timedelta(seconds=request.valid_s)
         token, record = mint(
-            (asked.scope,), self.clock, subject=asked.subject, label=asked.label, lifetime=lifetime
+            (request.scope,),
+            self.clock,
+            subject=request.subject,
+            label=request.label,
+            lifetime=lifetime,
         )
         async with self.database().begin() as transaction:
             await tokens.insert_token(transaction, self.table, record)

@@ -47,14 +47,14 @@ def open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def allow_open_files(wanted: int) -> None:
+def allow_open_files(count: int) -> None:
     """Raise the limit on open files to `wanted`, as far as the system lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if wanted > soft:
+        count = min(count, hard)
+    if count > soft:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 # Memory after large work: what glibc keeps for later is returned to the operating system.

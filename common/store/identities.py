@@ -288,10 +288,12 @@ async def destroy_identity(
     )
 
 
-def chain_of(held: tuple[OwnIdentity, ...]) -> IdentityChain | None:
+def chain_of(identities_held: tuple[OwnIdentity, ...]) -> IdentityChain | None:
     """What others are shown; None before the first commitment."""
-    documents = tuple(identity.document for identity in held if identity.document is not None)
-    links = tuple(identity.link for identity in held if identity.link is not None)
+    documents = tuple(
+        identity.document for identity in identities_held if identity.document is not None
+    )
+    links = tuple(identity.link for identity in identities_held if identity.link is not None)
     return IdentityChain(documents=documents, links=links) if documents else None
 
 
@@ -439,7 +441,7 @@ async def follow_replacements(
     table: Table,
     deployment: str,
     party: str,
-    held: bytes,
+    key_held: bytes,
     shown: PartyChain,
     now: datetime,
 ) -> bytes:
@@ -452,18 +454,18 @@ async def follow_replacements(
         replacement.identity_key: replacement.link.statement.identity_key
         for replacement in replacements
     }
-    links = follow_party(deployment, party, held, followed, shown, now)
+    links = follow_party(deployment, party, key_held, followed, shown, now)
     for link in links:
         await transaction.execute(
             insert(table).values(
                 party=party,
-                identity_key=held,
+                identity_key=key_held,
                 link=link.model_dump_json(),
                 until=link.statement.overlap_until,
             )
         )
-        held = link.statement.identity_key
-    return held
+        key_held = link.statement.identity_key
+    return key_held
 
 
 async def forget_replaced(transaction: Transaction, table: Table, party: str) -> None:

@@ -87,11 +87,11 @@ class OwnIdentities:
         self,
         database: Database,
         table: Table,
-        held: tuple[OwnIdentity, ...],
+        identities_held: tuple[OwnIdentity, ...],
         newest: SerialFile,
     ) -> None:
         self.database, self.table = database, table
-        self._held, self._newest = held, newest
+        self._held, self._newest = identities_held, newest
 
     @classmethod
     async def of(cls, database: Database, table: Table, newest: SerialFile) -> OwnIdentities:

@@ -295,7 +295,7 @@ async def end_renewable(transaction: Transaction, table: Table, now: datetime) -
 
 
 async def end_tokens(
-    transaction: Transaction, table: Table, kept: str, now: datetime
+    transaction: Transaction, table: Table, kept_id: str, now: datetime
 ) -> dict[str, int]:
     """End every token but the one of this id, an operator's; how many of each scope there were.
 
@@ -304,13 +304,13 @@ async def end_tokens(
     good = _good(table, now)
     rows = await transaction.execute(
         select(table.c.scopes, func.count())
-        .where(*good, table.c.id != kept)
+        .where(*good, table.c.id != kept_id)
         .group_by(table.c.scopes)
     )
     counts = {str(scopes): int(count) for scopes, count in rows}
     await end_renewable(transaction, table, now)
     await transaction.execute(
-        update(table).where(*_good(table, now), table.c.id != kept).values(revoked=now)
+        update(table).where(*_good(table, now), table.c.id != kept_id).values(revoked=now)
     )
     return counts
 
@@ -404,11 +404,11 @@ async def renew_by_identity(
 
 
 async def check_ended(
-    transaction: Transaction, table: Table, asked: TokenRenewal, holder: Holder, now: datetime
+    transaction: Transaction, table: Table, renewal: TokenRenewal, holder: Holder, now: datetime
 ) -> None:
     """Raise RenewalRefused unless the token that is named was ended, and not revoked. Only who held
     it can name it, so this comes before whatever takes time."""
-    record = await find_token(transaction, table, asked.token_hash)
+    record = await find_token(transaction, table, renewal.token_hash)
     if record is None or not holder.has(record) or record.revoked is not None:
         raise RenewalRefused("the token is not known, or was revoked")
     if record.is_good(now):
@@ -416,7 +416,7 @@ async def check_ended(
 
 
 async def renew(
-    transaction: Transaction, table: Table, asked: TokenRenewal, holder: Holder, clock: Clock
+    transaction: Transaction, table: Table, renewal: TokenRenewal, holder: Holder, clock: Clock
 ) -> None:
     """Put the new token in the place of all that its holder has. The same request again changes
     nothing, also after the new one was ended.
@@ -425,18 +425,18 @@ async def renew(
     """
     now = clock.now()
     await exclusive(transaction, _LOCK)
-    await check_ended(transaction, table, asked, holder, now)
-    known = await find_token(transaction, table, asked.new_hash)
+    await check_ended(transaction, table, renewal, holder, now)
+    known = await find_token(transaction, table, renewal.new_hash)
     if known is not None:
         if holder.has(known) and known.is_good(now):
             return
         raise RenewalRefused("the new token was ended, or is another's")
     await expire_holder(transaction, table, holder.scope, holder.subject, now)
     record = record_hash(
-        asked.new_hash, (holder.scope,), clock, subject=holder.subject, label=_LABEL
+        renewal.new_hash, (holder.scope,), clock, subject=holder.subject, label=_LABEL
     )
     await insert_token(transaction, table, record)
 
 
-def _is_fresh(made: datetime, now: datetime) -> bool:
-    return abs(now - made) <= MADE_WITHIN
+def _is_fresh(made_at: datetime, now: datetime) -> bool:
+    return abs(now - made_at) <= MADE_WITHIN

@@ -282,9 +282,9 @@ class _Body:
     """One body on its way in; `broken` is why it is not read to its end."""
 
     def __init__(
-        self, receive: Receive, limit: int, held: HeldBody | None, grace_s: float, rate: int
+        self, receive: Receive, limit: int, held_body: HeldBody | None, grace_s: float, rate: int
     ) -> None:
-        self._receive, self._limit, self._held = receive, limit, held
+        self._receive, self._limit, self._held = receive, limit, held_body
         self._patience_s, self._rate = grace_s, rate
         self._received = 0
         self._ended = False

@@ -273,14 +273,14 @@ class Conditions:
             if end - now < CERTIFICATE
         ]
 
-    def _backup_old(self, now: datetime, made: datetime | None) -> list[Condition]:
+    def _backup_old(self, now: datetime, made_at: datetime | None) -> list[Condition]:
         """Too long without a backup; before the first one, since the deployment was made."""
         days = self._settings.backup_warning_days
         try:
             marker = (self._settings.data_dir / LAST_BACKUP).stat()
             last = datetime.fromtimestamp(marker.st_mtime, UTC)
         except OSError:
-            last = made or now
+            last = made_at or now
         if now - last <= timedelta(days=days):
             return []
         sentence = f"The coordinator was not backed up for {(now - last).days} days"

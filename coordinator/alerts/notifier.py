@@ -159,10 +159,10 @@ class Notifier(Repeating):
         return tried
 
 
-def _next(made: datetime, attempts: int, now: datetime) -> datetime | None:
+def _next(made_at: datetime, attempts: int, now: datetime) -> datetime | None:
     """When a message is tried again; None for one that is given up."""
     pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 10), LONGEST_PAUSE)
-    return None if now - made >= GIVEN_UP else now + pause
+    return None if now - made_at >= GIVEN_UP else now + pause
 
 
 async def _nothing() -> None:

@@ -190,9 +190,9 @@ async def delete_dataset(dataset_id: str, services: Services, _: Operator) -> No
     await services.datasets.delete(dataset_id)
 
 
-def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
+def _short(request: Request, dataset_request: DatasetRequest, checked: Checked) -> Request:
     """A short request in place of the large one, for looking up its key."""
-    digest = hashlib.sha256(said.canonical() + checked.digest).digest()
+    digest = hashlib.sha256(dataset_request.canonical() + checked.digest).digest()
 
     async def body() -> Message:
         return {"type": "http.request", "body": digest, "more_body": False}

@@ -115,31 +115,31 @@ async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) 
     return plans.preview(planned, exceeded, blocked)
 
 
-async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> History:
+async def history_of(services: CoordinatorServices, request: HistoryRequest) -> History:
     """The past of one figure. Raises Invalid with the field."""
-    if asked.unit is PrivacyUnit.RECORD and asked.period_s is not None:
+    if request.unit is PrivacyUnit.RECORD and request.period_s is not None:
         raise refused("/period_s", "the unit record has no periods")
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
-    until = epoch_microseconds(asked.until or services.clock.now())
+    until = epoch_microseconds(request.until or services.clock.now())
     opened_at = state.spending.rounds.column("made")
     since = int(opened_at.min()) if opened_at.size else until
-    since = min(until, since if asked.since is None else epoch_microseconds(asked.since))
+    since = min(until, since if request.since is None else epoch_microseconds(request.since))
     step = max(1, (until - since) // (POINTS - 1))
-    if asked.step_s is not None:
-        step = asked.step_s * 10**6
+    if request.step_s is not None:
+        step = request.step_s * 10**6
     if (until - since) // step >= MOST_POINTS:
         raise refused("/step_s", f"more than {MOST_POINTS} points: take longer steps")
     times = [*range(since, until, step), until]
-    period = None if asked.period_s is None else asked.period_s * 10**6
+    period = None if request.period_s is None else request.period_s * 10**6
     spent_points = await asyncio.to_thread(
-        course, state.spending, asked.unit, scenario_of(asked.scenario), times, period
+        course, state.spending, request.unit, scenario_of(request.scenario), times, period
     )
-    limits = (item for item in state.limits.deployment if asked.concerns(item))
+    limits = (item for item in state.limits.deployment if request.concerns(item))
     return History(
-        unit=asked.unit,
-        scenario=asked.scenario,
-        period_s=asked.period_s,
+        unit=request.unit,
+        scenario=request.scenario,
+        period_s=request.period_s,
         points=tuple(SpentPoint.of(point) for point in spent_points),
         limit=min(limits, key=lambda item: item.epsilon, default=None),
     )

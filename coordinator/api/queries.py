@@ -69,7 +69,7 @@ async def stop(services: CoordinatorServices, query_id: str) -> bytes:
     return shown(row, round_counts.get(query_id, NONE))
 
 
-def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
+def shown(row: QueryRow, rounds_of_query: RoundsOfQuery) -> bytes:
     """A query as JSON; its content and preview are put in as they were stored."""
     head = encode(
         {
@@ -77,8 +77,8 @@ def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
             "hash": row.hash.hex(),
             "created": time_text(row.created),
             "stopped": time_text(row.stopped),
-            "rounds": asked.count,
-            "last": asked.last,
+            "rounds": rounds_of_query.count,
+            "last": rounds_of_query.last,
         }
     )
     stored = f', "query": {row.body}, "preview": {row.preview}' + "}"

@@ -329,14 +329,14 @@ async def return_party(party: str, services: Services, _: Operator) -> ReturnedP
     return ReturnedParty(party=party, token=token)
 
 
-def _aggregator(row: AggregatorRow, seen: Health | None = None) -> PairedAggregator:
+def _aggregator(row: AggregatorRow, health: Health | None = None) -> PairedAggregator:
     return PairedAggregator(
         id=row.id,
         url=row.url,
         operator=row.operator,
         identity_key=encode_binary(row.identity_key),
         fingerprint=fingerprint(row.identity_key).hex(),
-        **({} if seen is None else seen.model_dump(mode="json")),
+        **({} if health is None else health.model_dump(mode="json")),
     )
 
 

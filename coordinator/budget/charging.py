@@ -62,9 +62,9 @@ def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
     return _price(priced_text(query), None if operators is None else tuple(operators))
 
 
-def prices_of(asked: Sequence[tuple[Query, Sequence[str]]]) -> list[Price]:
+def prices_of(queries: Sequence[tuple[Query, Sequence[str]]]) -> list[Price]:
     """`price_of` of several queries, each with the operators of its aggregators, if known."""
-    return [price_of(query, operators or None) for query, operators in asked]
+    return [price_of(query, operators or None) for query, operators in queries]
 
 
 def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Price:
@@ -141,10 +141,10 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
     )
 
 
-def released(round_id: str, size: int, held: Iterable[bytes]) -> Draft:
+def released(round_id: str, size: int, member_sets: Iterable[bytes]) -> Draft:
     """The event of a release: it charges the curators in any of these bitmaps, the aggregators'."""
     union = np.zeros(sets.byte_length(size), np.uint8)
-    for members in held:
+    for members in member_sets:
         union |= np.frombuffer(members, np.uint8)
     return Draft(
         Kind.ROUND_RELEASED,
@@ -168,11 +168,11 @@ def aborted(
     )
 
 
-def _refused(found: Sequence[Shortage], spending: Spending) -> BudgetExceeded:
+def _refused(exceeded: Sequence[Shortage], spending: Spending) -> BudgetExceeded:
     """With the shortages it comes from. An operator's preview names the curators; an error never
     does."""
-    first = found[0].limit
-    limits = [{**item.figures(), "windows": _windows(item, spending)} for item in found]
+    first = exceeded[0].limit
+    limits = [{**item.figures(), "windows": _windows(item, spending)} for item in exceeded]
     detail = f"a limit on the unit {first.unit.value} ({first.scenario}) would be passed"
     return BudgetExceeded(detail, extra={"limits": limits})
 
@@ -190,10 +190,10 @@ def _windows(item: Shortage, spending: Spending) -> list[dict[str, str]]:
     ]
 
 
-async def blocked(transaction: Transaction, found: Sequence[Shortage]) -> list[list[str]]:
+async def blocked(transaction: Transaction, exceeded: Sequence[Shortage]) -> list[list[str]]:
     """For an operator: the first curators that each shortage concerns, by name."""
     result = []
-    for item in found:
+    for item in exceeded:
         numbers = [int(number) for number in np.flatnonzero(item.members)[:NAMED]]
         names = await store.curator_names(transaction, numbers)
         result.append([names[number] for number in numbers if number in names])

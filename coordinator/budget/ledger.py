@@ -243,10 +243,10 @@ class Ledger:
             self._check = None
         return bool(events) and found is None
 
-    async def _break(self, found: Break) -> None:
+    async def _break(self, broken_at: Break) -> None:
         """Nothing is appended any more, and the next start verifies all rows first."""
-        self.broken = found
-        log.error("ledger_broken", row=found.seq, reason=found.reason)
+        self.broken = broken_at
+        log.error("ledger_broken", row=broken_at.seq, reason=broken_at.reason)
         async with self._database.begin() as transaction:
             await store.doubt_checkpoint(transaction)
 
@@ -394,10 +394,10 @@ class LedgerSeals(Repeating):
     """Seals the head on each day once, by the identity of now; by none that is a key alone."""
 
     def __init__(
-        self, database: Database, own: OwnIdentities, deployment: str, clock: Clock
+        self, database: Database, own_identities: OwnIdentities, deployment: str, clock: Clock
     ) -> None:
         super().__init__("ledger_seals", _logger, SWEEP_S)
-        self._database, self._own, self._clock = database, own, clock
+        self._database, self._own, self._clock = database, own_identities, clock
         self._deployment = deployment
 
     async def look(self) -> None:

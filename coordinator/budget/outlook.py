@@ -31,14 +31,14 @@ from tacit.query.query import Query
 
 
 async def outlook_of(
-    database: Database, ledger: Ledger, clock: Clock, asked: OutlookRequest
+    database: Database, ledger: Ledger, clock: Clock, request: OutlookRequest
 ) -> BudgetOutlook:
     """How long each limit lasts. Raises UnknownQuery, Invalid with the field."""
     now = clock.now()
-    start, until = epoch_microseconds(now), epoch_microseconds(now + timedelta(days=asked.days))
+    start, until = epoch_microseconds(now), epoch_microseconds(now + timedelta(days=request.days))
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
-        queries_asked = await _asked(transaction, asked.queries)
+        queries_asked = await _asked(transaction, request.queries)
         aggregators = await list_aggregators(transaction)
     for place, (_, _, period_s) in enumerate(queries_asked):
         if period_s is None:
@@ -65,7 +65,7 @@ async def outlook_of(
                 **cost,
             )
         )
-    limits = state.limits.deployment if asked.limits is None else asked.limits
+    limits = state.limits.deployment if request.limits is None else request.limits
     only = shown[0] if len(shown) == 1 else None
 
     def work() -> tuple[LimitOutlook, ...]:

@@ -84,13 +84,13 @@ def planned(state: LedgerState, price: Price, window: Window, now: datetime) -> 
 
 
 def preview(
-    plan: Planned, found: Sequence[Shortage], blocked: Sequence[Sequence[str]] | None
+    plan: Planned, exceeded: Sequence[Shortage], blocked: Sequence[Sequence[str]] | None
 ) -> BudgetPreview:
     """What opening the round would cost each member, and which limits would refuse it.
 
     `found`: these limits' shortages; `blocked`: for an operator, whom each concerns.
     """
-    refusals = [item.figures() for item in found]
+    refusals = [item.figures() for item in exceeded]
     for place, figures in enumerate(refusals):
         if blocked is None:
             figures.pop("rounds")
@@ -147,7 +147,7 @@ def forecast(
     )
 
 
-def _rows(found: Forecast) -> list[ForecastRow]:
+def _rows(forecast_made: Forecast) -> list[ForecastRow]:
     return [
         ForecastRow(
             horizon=row.horizon,
@@ -162,7 +162,7 @@ def _rows(found: Forecast) -> list[ForecastRow]:
             rho=epsilon_amount(row.rho),
             zcdp=epsilon_amount(row.zcdp),
         )
-        for row in found.rows
+        for row in forecast_made.rows
     ]
 
 
@@ -321,9 +321,9 @@ class BudgetOutlook(WireModel):
     sentence: str = OUTLOOK_SENTENCE
 
 
-def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> LimitOutlook:
+def limit_outlook(course_of_limit: Outlook, only: ScheduleOutlook | None, now: int) -> LimitOutlook:
     """One limit's outlook; `only`: the one schedule, if there is one."""
-    advice, limit = found.advice, found.limit
+    advice, limit = course_of_limit.advice, course_of_limit.limit
     begins = None if limit.period_s is None else period_start(now, limit.period_s * 10**6)
     shown = None
     if advice is not None:
@@ -338,16 +338,18 @@ def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> Lim
             epsilon=part if limit.zcdp is None else None,
             rho=None if limit.zcdp is None else part,
         )
-    most, remaining = _left(limit, found.spent)
+    most, remaining = _left(limit, course_of_limit.spent)
     return LimitOutlook(
         limit=limit,
-        spent=SpentFigure(**format_both(found.spent.amount)),
+        spent=SpentFigure(**format_both(course_of_limit.spent.amount)),
         most=most,
         left=remaining,
         begins=None if begins is None else from_epoch_microseconds(begins),
-        ends=from_epoch_microseconds(found.ends),
-        exhausted=None if found.exhausted is None else from_epoch_microseconds(found.exhausted),
-        points=tuple(SpentPoint.of(step) for step in found.steps),
+        ends=from_epoch_microseconds(course_of_limit.ends),
+        exhausted=None
+        if course_of_limit.exhausted is None
+        else from_epoch_microseconds(course_of_limit.exhausted),
+        points=tuple(SpentPoint.of(step) for step in course_of_limit.steps),
         advice=shown,
     )
 

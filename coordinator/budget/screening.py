@@ -68,19 +68,19 @@ def seen_in(state: LedgerState) -> Seen:
     return Seen(state.roster.members().copy(), *state.roster.declarations(), charges)
 
 
-def bounds_far_out(seen: Seen) -> list[Found]:
+def bounds_far_out(roster_seen: Seen) -> list[Found]:
     """Curators of U whose declared bounds are far from the others'."""
     return [
-        Found(int(seen.declaring[item.curator]), item, field)
+        Found(int(roster_seen.declaring[item.curator]), item, field)
         for field, column in _SCREENED.items()
-        for item in far_bounds(seen.declared[:, column] / _NANO)
+        for item in far_bounds(roster_seen.declared[:, column] / _NANO)
     ]
 
 
-def absences(seen: Seen, alpha: float) -> list[Found]:
+def absences(roster_seen: Seen, alpha: float) -> list[Found]:
     """Curators of U that missed more of the rounds than chance explains."""
-    invited, missed = attendance(seen.rounds, seen.members.size)
-    numbers = np.flatnonzero(seen.members & (invited > 0))
+    invited, missed = attendance(roster_seen.rounds, roster_seen.members.size)
+    numbers = np.flatnonzero(roster_seen.members & (invited > 0))
     absent = missed_rounds(invited[numbers], missed[numbers], alpha)
     return [Found(int(numbers[item.curator]), item) for item in absent]
 
@@ -103,7 +103,7 @@ def attendance(rounds: Sequence[RoundCharge], size: int) -> tuple[Ints, Ints]:
 
 
 def shown(
-    found: Sequence[Found], names: Mapping[int, str], state: LedgerState
+    proposals: Sequence[Found], names: Mapping[int, str], state: LedgerState
 ) -> list[answers.Proposal]:
     """The proposals of one screen as they are answered."""
     return [
@@ -115,7 +115,7 @@ def shown(
             field=item.field,
             figures=item.proposal.figures,
         )
-        for item in found[:NAMED]
+        for item in proposals[:NAMED]
     ]
 
 

@@ -100,8 +100,8 @@ async def upload_dataset(visit: Operator, services: Services) -> Response:
         form_values.update(fields)
         return declared(fields)
 
-    async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
-        digest = hashlib.sha256(said.canonical() + checked.digest).digest()
+    async def key_of(dataset_request: DatasetRequest, checked: Checked) -> RequestKey | None:
+        digest = hashlib.sha256(dataset_request.canonical() + checked.digest).digest()
         return visit.key(str(form_values.get("key", "")), digest)
 
     try:

@@ -108,10 +108,10 @@ async def start_job(visit: Operator, services: Services) -> Response:
 async def _form(
     visit: Visit,
     services: CoordinatorServices,
-    given: Mapping[str, str],
+    form_values: Mapping[str, str],
     error: DomainError | None = None,
 ) -> Response:
-    name = given.get("algorithm", "")
+    name = form_values.get("algorithm", "")
     shown = None
     if name in catalogue.NAMES:
         shown = await asyncio.to_thread(catalogue.shown, name)
@@ -125,10 +125,10 @@ async def _form(
         algorithm=shown,
         fields=[] if shown is None else fields(shown["parameters"]),
         datasets=datasets,
-        given=given,
+        given=form_values,
         param=PARAM,
         error=error,
-        unverified=isinstance(error, UnverifiedNotAcknowledged) or "acknowledge" in given,
+        unverified=isinstance(error, UnverifiedNotAcknowledged) or "acknowledge" in form_values,
     )
 
 
@@ -219,32 +219,36 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _types(each: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    found = {each["type"]} if isinstance(each.get("type"), str) else set()
-    for inner in (*each.get("anyOf", ()), *each.get("allOf", ()), *each.get("oneOf", ())):
+def _types(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    found = {field_schema["type"]} if isinstance(field_schema.get("type"), str) else set()
+    for inner in (
+        *field_schema.get("anyOf", ()),
+        *field_schema.get("allOf", ()),
+        *field_schema.get("oneOf", ()),
+    ):
         found |= _types(inner, schema)
-    if "$ref" in each:
-        found |= _types(_resolved(each, schema), schema)
-    if "const" in each or "enum" in each:
+    if "$ref" in field_schema:
+        found |= _types(_resolved(field_schema, schema), schema)
+    if "const" in field_schema or "enum" in field_schema:
         found.add("string")
     return found
 
 
-def _choices(each: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+def _choices(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """The texts of a field that has nothing but a few; none for any other field."""
-    if "$ref" in each:
-        return _choices(_resolved(each, schema), schema)
-    if "anyOf" in each:
-        parts = [part for part in each["anyOf"] if part.get("type") != "null"]
+    if "$ref" in field_schema:
+        return _choices(_resolved(field_schema, schema), schema)
+    if "anyOf" in field_schema:
+        parts = [part for part in field_schema["anyOf"] if part.get("type") != "null"]
         return _choices(parts[0], schema) if len(parts) == 1 else []
-    if each.get("type") == "boolean":
+    if field_schema.get("type") == "boolean":
         return ["true", "false"]
-    found = each.get("enum", [each["const"]] if "const" in each else [])
+    found = field_schema.get("enum", [field_schema["const"]] if "const" in field_schema else [])
     return list(found) if all(isinstance(value, str) for value in found) else []
 
 
-def _resolved(each: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema["$defs"][each["$ref"].rpartition("/")[2]]
+def _resolved(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema["$defs"][field_schema["$ref"].rpartition("/")[2]]
     return found
 
 

@@ -277,13 +277,13 @@ async def record_event(visit: Operator, services: Services) -> Response:
 
 
 def _form(
-    visit: Visit, given: Mapping[str, str], key: str, error: DomainError | None = None
+    visit: Visit, form_values: Mapping[str, str], key: str, error: DomainError | None = None
 ) -> Response:
     return visit.show(
         "event.html",
         status=200 if error is None else 422,
         kinds=KINDS,
-        given=given,
+        given=form_values,
         key=key,
         error=error,
     )

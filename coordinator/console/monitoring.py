@@ -96,7 +96,7 @@ async def show_overview(visit: Person, services: Services) -> Response:
         days=days,
         latest=released[:_SHOWN],
         open_rounds=sum(head.state in ACTIVE for head in heads),
-        next=min(outlook.schedules, key=lambda each: each.next, default=None),
+        next=min(outlook.schedules, key=lambda schedule: schedule.next, default=None),
         seq=state.seq,
         head=state.head.hex(),
         curators=curators,
@@ -208,9 +208,9 @@ def stops(flow: DeploymentFlow) -> list[Stop]:
     ]
 
 
-def taken(told: AggregatorFlow) -> tuple[int, int]:
+def taken(flow: AggregatorFlow) -> tuple[int, int]:
     """How many lone pieces and batches an aggregator reports as taken."""
-    return told.lone.get("stored", 0), told.batch.get("stored", 0)
+    return flow.lone.get("stored", 0), flow.batch.get("stored", 0)
 
 
 def picture(heads: Sequence[RoundHead], curators: int) -> Markup | None:

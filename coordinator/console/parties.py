@@ -206,11 +206,11 @@ async def withdraw_invitation(visit: Operator, grant_id: str, services: Services
     return see("/console/parties?said=withdrawn")
 
 
-def _sure(visit: Visit, what: str, name: str, error: DomainError | None = None) -> Response:
+def _sure(visit: Visit, action: str, name: str, error: DomainError | None = None) -> Response:
     return visit.show(
         "party-confirm.html",
         status=200 if error is None else 422,
-        what=what,
+        what=action,
         name=name,
         error=error,
     )

@@ -249,10 +249,10 @@ def query(fields: Mapping[str, str]) -> Query:
     return parse_json(json.dumps(content(fields)).encode(), Query)
 
 
-def fields_of(asked: Query) -> dict[str, str]:
+def fields_of(query_asked: Query) -> dict[str, str]:
     """The fields that make a query again: `query(fields_of(q)) == q` where it has no blocks and
     belongs to no job."""
-    document = json.loads(asked.canonical())
+    document = json.loads(query_asked.canonical())
     lower, upper = document.pop("bounds")
     fields = {"lower": lower, "upper": upper, "when": "asked"}
     if window := document.pop("window", None):
@@ -283,9 +283,9 @@ def faults(error: Invalid) -> list[Fault]:
     return [_field_fault(*place) for place in places or [(error.pointer or "", error.detail)]]
 
 
-def until(found: Iterable[Fault], step: int) -> list[Fault]:
+def until(faults_found: Iterable[Fault], step: int) -> list[Fault]:
     """Those of this step and the ones before."""
-    return [fault for fault in found if fault.step <= step]
+    return [fault for fault in faults_found if fault.step <= step]
 
 
 def _field_fault(pointer: str, message: str) -> Fault:
@@ -360,12 +360,12 @@ async def shown(
     services: CoordinatorServices,
     fields: Mapping[str, str],
     step: int,
-    found: Sequence[Fault] = (),
+    faults_found: Sequence[Fault] = (),
 ) -> Response:
     """The form at a step, and what is known so far."""
     query_asked, price = None, None
     choices: list[Choice] = []
-    later: Sequence[Fault] = found
+    later: Sequence[Fault] = faults_found
     try:
         query_asked = query(fields)
         price = await _price(services, query_asked, operator=visit.operator)
@@ -382,10 +382,10 @@ async def shown(
         choices = await what_if(services, query_asked, period_s, others, limit, in_rho=in_rho)
     async with services.database.reading() as transaction:
         groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
-    wrong = list(found) or (list(later) if step == _LAST else [])
+    wrong = list(faults_found) or (list(later) if step == _LAST else [])
     return visit.show(
         "wizard.html",
-        status=422 if found else 200,
+        status=422 if faults_found else 200,
         step=step,
         steps=STEPS,
         here=FIELDS[step - 1] if step < _LAST else (),
@@ -461,10 +461,10 @@ def _step(text: str) -> int:
     return min(max(int(text), 1), _LAST) if text.isdecimal() else 1
 
 
-def _target(wanted: str, step: int) -> int:
+def _target(pressed: str, step: int) -> int:
     """The step to show: the next, the one before, the same, or one by its number."""
     by_name = {"next": step + 1, "back": step - 1, "stay": step, "make": _LAST}
-    return _step(str(by_name.get(wanted, wanted)))
+    return _step(str(by_name.get(pressed, pressed)))
 
 
 def _fault(error: DomainError) -> Fault:
@@ -481,21 +481,21 @@ async def _defaults(transaction: Any) -> dict[str, str]:
     return {"aggregators": str(paired), "collusion_aggregators": str(paired - 1)}
 
 
-async def _price(services: CoordinatorServices, asked: Query, *, operator: bool) -> Price:
+async def _price(services: CoordinatorServices, query_asked: Query, *, operator: bool) -> Price:
     """What it would cost and give. Raises what `queries.preview` raises."""
-    report = await queries.preview(services.database, asked, services.settings)
+    report = await queries.preview(services.database, query_asked, services.settings)
     async with services.database.reading() as transaction:
-        urls = queries.urls_for(asked, await list_aggregators(transaction))
+        urls = queries.urls_for(query_asked, await list_aggregators(transaction))
     now = services.clock.now()
-    window = asked.window or Window(start=now - timedelta(hours=1), end=now)
-    plan = Plan(query=asked, window=window)
+    window = query_asked.window or Window(start=now - timedelta(hours=1), end=now)
+    plan = Plan(query=query_asked, window=window)
     cost = await preview_of(services, plan, named=operator)
     lasts = None
-    if asked.schedule is not None:
+    if query_asked.schedule is not None:
         async with services.database.reading() as transaction:
             others = await query_store.scheduled(transaction)
         beside = tuple(Asked(query_id=other.id) for other in others)
-        outlook_request = OutlookRequest(queries=(Asked(query=asked), *beside))
+        outlook_request = OutlookRequest(queries=(Asked(query=query_asked), *beside))
         outlook = await outlook_of(
             services.database, services.ledger, services.clock, outlook_request
         )
@@ -510,6 +510,6 @@ async def _price(services: CoordinatorServices, asked: Query, *, operator: bool)
         error=(*error.get("averages", ()), *error.get("parts", ())),
         useful_from=error.get("smallest_useful_group", {}).get("curators"),
         cost=cost,
-        each=cost_of_each(cost, asked.privacy_unit),
+        each=cost_of_each(cost, query_asked.privacy_unit),
         lasts=lasts,
     )

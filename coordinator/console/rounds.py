@@ -316,20 +316,20 @@ async def download_result(round_id: str, services: Services, _: Person) -> Respo
     return Response(csv_text(round_result, slots=slots), media_type="text/csv", headers=headers)
 
 
-def csv_text(found: RoundResult, *, slots: bool) -> str:
+def csv_text(round_result: RoundResult, *, slots: bool) -> str:
     """The rows of `download_result`."""
-    error = found.report.error or {}
+    error = round_result.report.error or {}
     widths = {
         part["part"]: (Fraction(part["interval"]["half_width"]), part["unit"])
         for part in (*error.get("parts", ()), *error.get("averages", ()))
     }
-    start = datetime.fromisoformat(found.window.start)
-    length = datetime.fromisoformat(found.window.end) - start
+    start = datetime.fromisoformat(round_result.window.start)
+    length = datetime.fromisoformat(round_result.window.end) - start
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    if found.columns is not None:
-        unit = error["parts"][0]["unit"] if error else found.unit
-        rows = records(found.columns, _cells(found, found.columns), unit)
+    if round_result.columns is not None:
+        unit = error["parts"][0]["unit"] if error else round_result.unit
+        rows = records(round_result.columns, _cells(round_result, round_result.columns), unit)
         table.writerow(rows[0])
         for row in rows:
             table.writerow(
@@ -337,11 +337,11 @@ def csv_text(found: RoundResult, *, slots: bool) -> str:
             )
         return text.getvalue()
     table.writerow(["part", "index", "start", "value", "low", "high", "unit"])
-    for name, listed in found.result.items():
+    for name, listed in round_result.result.items():
         if listed is None or name == "reason":
             continue
         values = listed if isinstance(listed, list) else [listed]
-        width, unit = widths.get(name, (None, found.unit))
+        width, unit = widths.get(name, (None, round_result.unit))
         for index, value in enumerate(values):
             begins = format_instant(start + length * index / len(values)) if slots else ""
             limits = ("", "")
@@ -353,10 +353,10 @@ def csv_text(found: RoundResult, *, slots: bool) -> str:
     return text.getvalue()
 
 
-def _cells(found: RoundResult, columns: Sequence[TableColumn]) -> list[CellFigure]:
-    cells = found.result["table"]
+def _cells(round_result: RoundResult, columns: Sequence[TableColumn]) -> list[CellFigure]:
+    cells = round_result.result["table"]
     assert isinstance(cells, list)
-    return cell_figures(columns, cells, found.report.error)
+    return cell_figures(columns, cells, round_result.report.error)
 
 
 async def _values(
@@ -402,23 +402,23 @@ async def _values(
     return values
 
 
-def figures(found: RoundResult) -> list[Figure]:
+def figures(round_result: RoundResult) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
-    error = found.report.error or {}
+    error = round_result.report.error or {}
     stated_errors = (*error.get("averages", ()), *error.get("parts", ()))
     parts = {stated["part"]: stated for stated in stated_errors}
     intervals = {
         stated["part"]: (stated["low"], stated["high"]) for stated in error.get("percentiles", ())
     }
     shown = []
-    for name, exact in found.result.items():
+    for name, exact in round_result.result.items():
         if not isinstance(exact, str) or name == "reason":
             continue
         if name in intervals:
-            shown.append(_percentile(name, exact, intervals[name], found.unit))
+            shown.append(_percentile(name, exact, intervals[name], round_result.unit))
             continue
         part_of_it = parts.get(name)
-        unit = found.unit if part_of_it is None else part_of_it["unit"]
+        unit = round_result.unit if part_of_it is None else part_of_it["unit"]
         if name in ("count", PRESENCE):
             unit = "curators" if name == PRESENCE else "readings"
         interval = None if part_of_it is None else part_of_it["interval"]["half_width"]
@@ -433,9 +433,9 @@ def _percentile(name: str, exact: str, interval: tuple[str, str], unit: str) -> 
     return Figure(name, exact, value, None, unit, interval)
 
 
-def is_noisy(found: RoundResult) -> bool:
+def is_noisy(round_result: RoundResult) -> bool:
     """Whether noise moved the result; it does not move an exact sum under a rule."""
-    parts = (found.report.error or {}).get("parts", ())
+    parts = (round_result.report.error or {}).get("parts", ())
     return any(Fraction(part["interval"]["half_width"]) for part in parts)
 
 
@@ -446,15 +446,15 @@ def in_slots(query: Mapping[str, Any]) -> bool:
     return bool(query.get("coordinates", Coordinates.SLOTS) == Coordinates.SLOTS)
 
 
-def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
+def picture(round_result: RoundResult, query: Mapping[str, Any]) -> Markup | None:
     """Dots for a single noisy sum or count, a line in a band for the slots of a window, bars for a
     histogram or another vector, None for the rest."""
-    parts = (found.report.error or {}).get("parts", ())
-    if not parts or found.columns is not None:
+    parts = (round_result.report.error or {}).get("parts", ())
+    if not parts or round_result.columns is not None:
         return None
-    first, unit = parts[0], found.unit
+    first, unit = parts[0], round_result.unit
     half_width = first["interval"]["half_width"]
-    exact = found.result.get(first["part"])
+    exact = round_result.result.get(first["part"])
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
         if error is None:
@@ -465,21 +465,23 @@ def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
             "in 95 of 100 cases."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
-    values = next((figure for figure in found.result.values() if isinstance(figure, list)), None)
+    values = next(
+        (figure for figure in round_result.result.values() if isinstance(figure, list)), None
+    )
     if values is None or not all(isinstance(value, str) for value in values):
         return None
     if len(values) > MOST_SHOWN:
         return None
     amount = half_width if first["unit"] == "1" else f"{half_width} {first['unit']}"
     sentence = f"{len(values)} values; noise moves each by at most {amount} in 95 of 100 cases."
-    if not is_noisy(found):
+    if not is_noisy(round_result):
         sentence = f"{len(values)} values, without noise."
     if in_slots(query):
         return charts.band(
             [float(value) for value in values],
             float(half_width),
-            start=datetime.fromisoformat(found.window.start),
-            end=datetime.fromisoformat(found.window.end),
+            start=datetime.fromisoformat(round_result.window.start),
+            end=datetime.fromisoformat(round_result.window.end),
             unit=first["unit"],
             sentence=sentence,
         )

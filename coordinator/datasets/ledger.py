@@ -284,33 +284,36 @@ def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
 
 
 def _check_limit(
-    dataset_id: str, budget: EpsilonDelta, held: EpsilonDelta, asked: EpsilonDelta
+    dataset_id: str, budget: EpsilonDelta, reserved: EpsilonDelta, amount: EpsilonDelta
 ) -> None:
     fits = (
-        held.epsilon + asked.epsilon <= budget.epsilon and held.delta + asked.delta <= budget.delta
+        reserved.epsilon + amount.epsilon <= budget.epsilon
+        and reserved.delta + amount.delta <= budget.delta
     )
     if not fits:
-        remaining = _left(budget, held)
+        remaining = _left(budget, reserved)
         enough = EpsilonDelta(
-            max(budget.epsilon, held.epsilon + asked.epsilon),
-            max(budget.delta, held.delta + asked.delta),
+            max(budget.epsilon, reserved.epsilon + amount.epsilon),
+            max(budget.delta, reserved.delta + amount.delta),
         )
         raise BudgetExceeded(
-            f"the job needs {_words(asked)}; {_words(remaining)} is left of the dataset's budget, "
+            f"the job needs {_words(amount)}; {_words(remaining)} is left of the dataset's budget, "
             f"{_words(budget)}. Ask for less, or allow all jobs on this content more: run it again "
             f"with {_options(enough)}; what was charged stays charged. {ROUNDED}",
             extra={
                 "dataset": dataset_id,
                 "budget": format_amount(budget),
-                "held": format_amount(held),
-                "asked": format_amount(asked),
+                "held": format_amount(reserved),
+                "asked": format_amount(amount),
                 "left": format_amount(remaining),
             },
         )
 
 
-def _left(budget: EpsilonDelta, held: EpsilonDelta) -> EpsilonDelta:
-    return EpsilonDelta(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
+def _left(budget: EpsilonDelta, reserved: EpsilonDelta) -> EpsilonDelta:
+    return EpsilonDelta(
+        max(0, budget.epsilon - reserved.epsilon), max(0, budget.delta - reserved.delta)
+    )
 
 
 def _words(amount: EpsilonDelta) -> str:

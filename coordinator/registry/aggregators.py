@@ -372,11 +372,11 @@ class SealKeyMirror:
     database: Database
     peers: Peers
 
-    async def key(self, wanted: bytes) -> bytes:
+    async def key(self, digest: bytes) -> bytes:
         """1,216 bytes. Raises UnknownSealKey, or AggregatorUnreachable where the aggregator does
         not show what it signed."""
         async with self.database.reading() as transaction:
-            row = await store.seal_key(transaction, wanted)
+            row = await store.seal_key(transaction, digest)
             rows = await registry.list_aggregators(transaction, also_removed=True)
         if row is None:
             raise UnknownSealKey
@@ -386,13 +386,13 @@ class SealKeyMirror:
         if not peers:
             raise UnknownSealKey
         try:
-            content = await peers[0].seal_key_content(wanted)
+            content = await peers[0].seal_key_content(digest)
         except ProblemReceived as error:
             raise AggregatorUnreachable(f"{row.aggregator}: {error.name}") from None
-        if len(content) != PUBLIC_KEY_BYTES or key_hash(content) != wanted:
+        if len(content) != PUBLIC_KEY_BYTES or key_hash(content) != digest:
             raise AggregatorUnreachable(f"{row.aggregator} shows another key than it signed")
         async with self.database.begin() as transaction:
-            await store.keep_seal_key(transaction, wanted, content)
+            await store.keep_seal_key(transaction, digest, content)
         return content
 
     async def hand_over(self, peers: Sequence[Peer], descriptor: RoundDescriptor) -> None:

@@ -111,22 +111,22 @@ async def end(
 class Sweeper(Repeating):
     """Does again what a crash or an open reader left of a replacement, also by another process."""
 
-    def __init__(self, own: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
+    def __init__(self, own_identities: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
         super().__init__("identity_sweep", _logger, SWEEP_S)
-        self._parts = own, erasure, clock
+        self._parts = own_identities, erasure, clock
 
     async def look(self) -> None:
         """Sweep once."""
         await sweep(*self._parts)
 
 
-async def sweep(own: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
+async def sweep(own_identities: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
     """Destroy the private halves of replaced identities."""
-    await own.load()
-    for old in own.replaced():
-        async with own.database.begin() as transaction:
-            await destroy_identity(transaction, own.table, old.serial, clock.now())
-    await own.load()
+    await own_identities.load()
+    for old in own_identities.replaced():
+        async with own_identities.database.begin() as transaction:
+            await destroy_identity(transaction, own_identities.table, old.serial, clock.now())
+    await own_identities.load()
     await erasure.erase()  # also what a crash left in the log
 
 

@@ -163,7 +163,7 @@ def _is_at_work(answer: object) -> bool:
 
 
 async def _registered(
-    transaction: Transaction, asked: Sequence[None]
+    transaction: Transaction, requests: Sequence[None]
 ) -> list[Mapping[str, AggregatorRow]]:
     rows = await registry.list_aggregators(transaction, also_removed=True)
-    return [{row.id: row for row in rows}] * len(asked)
+    return [{row.id: row for row in rows}] * len(requests)

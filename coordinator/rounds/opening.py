@@ -176,16 +176,16 @@ async def add(
     )
 
 
-def _window(query: Query, asked: Window | None) -> Window:
+def _window(query: Query, window_asked: Window | None) -> Window:
     if query.window is not None:
-        if asked not in (None, query.window):
+        if window_asked not in (None, query.window):
             raise WindowFixed(pointer="/window")
         return query.window
-    if asked is None:
+    if window_asked is None:
         raise WindowMissing(
             "this query does not say which readings: give a window", pointer="/window"
         )
-    return asked
+    return window_asked
 
 
 def _summary(descriptor: RoundDescriptor) -> dict[str, object]:

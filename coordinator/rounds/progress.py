@@ -405,31 +405,39 @@ def head(row: RoundHead) -> answers.RoundHead:
 
 
 async def heads(
-    database: Database, which: Filter, asked: Page
+    database: Database, which: Filter, page_asked: Page
 ) -> tuple[list[answers.RoundHead], str | None]:
     """Rounds as lists show them, and the newest id of all if this page is full."""
     async with database.reading() as transaction:
-        rows = await round_store.heads(transaction, which, asked.after_text(), asked.limit)
-        newest = await round_store.newest(transaction, which) if len(rows) == asked.limit else None
+        rows = await round_store.heads(
+            transaction, which, page_asked.after_text(), page_asked.limit
+        )
+        newest = (
+            await round_store.newest(transaction, which) if len(rows) == page_asked.limit else None
+        )
     return [head(row) for row in rows], newest
 
 
 async def page(
-    database: Database, which: Filter, asked: Page
+    database: Database, which: Filter, page_asked: Page
 ) -> tuple[list[str], list[bytes], str | None]:
     """(ids, items as JSON, the newest id of all if this page is full): signed descriptors of open
     rounds, unless their heads are asked for, as they are stored."""
     if which.state is not RoundState.OPEN or which.heads:
-        rounds, newest = await heads(database, which, asked)
+        rounds, newest = await heads(database, which, page_asked)
         return (
             [round_row.id for round_row in rounds],
             [encode(round_row) for round_row in rounds],
             newest,
         )
     async with database.reading() as transaction:
-        stored = await round_store.descriptors(transaction, which, asked.after_text(), asked.limit)
+        stored = await round_store.descriptors(
+            transaction, which, page_asked.after_text(), page_asked.limit
+        )
         newest = (
-            await round_store.newest(transaction, which) if len(stored) == asked.limit else None
+            await round_store.newest(transaction, which)
+            if len(stored) == page_asked.limit
+            else None
         )
     return [item[0] for item in stored], [item[1].encode() for item in stored], newest
 

@@ -257,12 +257,12 @@ _ADD = insert(acknowledgements)
 
 
 async def put_acknowledgement(
-    transaction: Transaction, round_id: str, party: str, members: bytes, made: datetime
+    transaction: Transaction, round_id: str, party: str, members: bytes, made_at: datetime
 ) -> None:
     """Store which of its curators a party debited for a round; replaces its earlier report."""
     await transaction.execute(_FORGET, {"of_round": round_id, "of_party": party})
     compacted = sets.compact(members)
-    values = {"round_id": round_id, "party": party, "members": compacted, "made": made}
+    values = {"round_id": round_id, "party": party, "members": compacted, "made": made_at}
     await transaction.execute(_ADD, values)
 
 
@@ -293,11 +293,11 @@ async def list_acknowledgements(
 
 
 async def put_transcript_seals(
-    transaction: Transaction, round_id: str, found: Sequence[ShownSeal]
+    transaction: Transaction, round_id: str, seals: Sequence[ShownSeal]
 ) -> None:
     """Keep the seals of a round, in place of those that the same aggregators made before."""
     table = transcript_seals
-    for seal in found:
+    for seal in seals:
         mine = (table.c.round == round_id) & (table.c.aggregator == seal.aggregator)
         await transaction.execute(delete(table).where(mine))
         text = seal.model_dump_json(exclude_none=True)

@@ -103,13 +103,13 @@ class RefusalRow:
 
 
 async def add_refusal(
-    transaction: Transaction, round_id: str, party: str, refusal: Refusal, made: datetime
+    transaction: Transaction, round_id: str, party: str, refusal: Refusal, made_at: datetime
 ) -> None:
     """Keep a party's refusal; it has none of this round yet."""
     counts = {ground.value: refusal.grounds.get(ground, 0) for ground in RefusalGround}
     await transaction.execute(
         insert(refusals).values(
-            round_id=round_id, party=party, members=refusal.members, made=made, **counts
+            round_id=round_id, party=party, members=refusal.members, made=made_at, **counts
         )
     )
 

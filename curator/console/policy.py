@@ -189,7 +189,7 @@ def _policy(base: Policy, form: Mapping[str, str]) -> Policy:
 async def _show(
     view: View,
     subject: Subject,
-    given: Mapping[str, str],
+    form_values: Mapping[str, str],
     *,
     error: DomainError | None = None,
     tried: Tried | None = None,
@@ -202,13 +202,13 @@ async def _show(
         for text in texts
         for descriptor in (Signed[RoundDescriptor].model_validate_json(text).statement,)
     }
-    agreed_to = {name[6:]: name[6:] for name in given if name.startswith("query-")}
+    agreed_to = {name[6:]: name[6:] for name in form_values if name.startswith("query-")}
     right = _right(subject.base.curator.period)
     return view.show(
         "policy.html",
         status=200 if error is None else 422,
         subject=subject,
-        given=given,
+        given=form_values,
         queries=agreed_to | newest,
         units=(PrivacyUnit.CURATOR.value, PrivacyUnit.RECORD.value),
         hundred=None if right is None else f"{(100 * Decimal(right)).normalize():f}",

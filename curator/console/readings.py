@@ -248,20 +248,20 @@ async def download_own_readings(view: OwnerView, curator_id: str, register: str)
     )
 
 
-async def _lines(database: Database, register: str, kept: Kept) -> AsyncIterator[str]:
+async def _lines(database: Database, register: str, calendar_kept: Kept) -> AsyncIterator[str]:
     """The table in pieces, each read by itself: a slow reader keeps no transaction open."""
-    names = {device.device: device.id for device in kept.devices}
-    first = min((device.first for device in kept.devices), default=0)
-    before: int | None = max((device.time for device in kept.devices), default=0) + 1
+    names = {device.device: device.id for device in calendar_kept.devices}
+    first = min((device.first for device in calendar_kept.devices), default=0)
+    before: int | None = max((device.time for device in calendar_kept.devices), default=0) + 1
     yield ",".join(CSV_COLUMNS) + "\r\n"
     while before is not None:
         async with database.reading() as transaction:
             stored, before = await store.of_devices(
-                transaction, kept.key, list(names), (first, before), CSV_INSTANTS
+                transaction, calendar_kept.key, list(names), (first, before), CSV_INSTANTS
             )
         text = io.StringIO(newline="")
         csv.writer(text).writerows(
-            (format_instant(time), names[device], register, value, kept.base)
+            (format_instant(time), names[device], register, value, calendar_kept.base)
             for time, device, value in _values_of(stored)
         )
         yield text.getvalue()
@@ -308,11 +308,13 @@ def _values_of(stored: store.Stored) -> Iterator[tuple[datetime, int, str]]:
         yield from_epoch_microseconds(time), device, value
 
 
-def _uses(time: datetime, quantity: int, given: Sequence[GivenContribution]) -> tuple[Use, ...]:
+def _uses(
+    time: datetime, quantity: int, contributions: Sequence[GivenContribution]
+) -> tuple[Use, ...]:
     value = Fraction(quantity, NANO)
     return tuple(
         Use(answer.round, answer.query_name, _beyond(value, answer.asked))
-        for answer in given
+        for answer in contributions
         if _instant(answer.window.start) <= time < _instant(answer.window.end)
     )
 
@@ -446,14 +448,14 @@ async def show_progress(import_id: str, imports: Running, _: OperatorView) -> Re
     return PlainTextResponse(line.format(**outcome.model_dump()), headers=dict(HEADERS))
 
 
-def _form(view: View, given: Mapping[str, str], error: DomainError | None = None) -> Response:
+def _form(view: View, form_values: Mapping[str, str], error: DomainError | None = None) -> Response:
     form = fields()
     return view.show(
         "import-readings.html",
         status=200 if error is None else 422,
         first=[form[name] for name in FIRST],
         others=[field for name, field in form.items() if name not in FIRST],
-        given=given,
+        given=form_values,
         import_id=secrets.token_urlsafe(16),
         error=error,
     )
@@ -469,9 +471,9 @@ def fields() -> dict[str, Field]:
     return form
 
 
-def options_of(given: Mapping[str, str]) -> ImportOptions:
+def options_of(form_values: Mapping[str, str]) -> ImportOptions:
     """The options of a form's fields, without empty ones. Raises Invalid."""
-    stated = {name: value.strip() for name, value in given.items() if value.strip()}
+    stated = {name: value.strip() for name, value in form_values.items() if value.strip()}
     options = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
     try:
         return ImportOptions.model_validate(options)

@@ -126,14 +126,14 @@ class InMemory:
         self._names |= {key: name for name, key in keys.items()}
         return keys
 
-    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    async def make_devices(self, pairs: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """A key for each device."""
-        for owner, device in wanted:
+        for owner, device in pairs:
             if (owner, device) not in self._keys:
                 self._keys[owner, device] = len(self._meters)
                 whose = self._names[owner]
                 self._meters.append(device if device == whose else f"{whose} {device}")
-        return {pair: self._keys[pair] for pair in wanted}
+        return {pair: self._keys[pair] for pair in pairs}
 
     async def count_rejected(self, counts: Counter[int], rows: int) -> None:
         """Nothing is counted."""

@@ -129,9 +129,9 @@ class ImportOptions(BaseModel):
         """The parameters that were given, by their names in the API."""
         return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
 
-    def filled(self, found: dict[str, Any]) -> ImportOptions:
+    def filled(self, parameters_found: dict[str, Any]) -> ImportOptions:
         """With what the file shows where nothing was given."""
-        return ImportOptions.model_validate({**found, **self.given})
+        return ImportOptions.model_validate({**parameters_found, **self.given})
 
     def column_map(self) -> ColumnMap:
         """What the columns of a CSV file mean. Raises Invalid."""
@@ -166,8 +166,8 @@ class ImportOptions(BaseModel):
         return owners
 
 
-def _map(kind: type[Map], given: dict[str, Any]) -> Map:
+def _map(kind: type[Map], parameters: dict[str, Any]) -> Map:
     try:
-        return kind.model_validate_json(to_json(given))
+        return kind.model_validate_json(to_json(parameters))
     except ValidationError as error:
-        raise invalid_from(error, given) from None
+        raise invalid_from(error, parameters) from None

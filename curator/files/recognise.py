@@ -151,15 +151,15 @@ def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     return rows
 
 
-def _delimiter(lines: Sequence[str], given: Mapping[str, Any]) -> str:
+def _delimiter(lines: Sequence[str], parameters: Mapping[str, Any]) -> str:
     """The given one; else that by which the most lines, and more than half, have the same number
     of cells: in a decimal comma the header and whole numbers have no part."""
-    if "delimiter" in given:
-        named = str(given["delimiter"])
+    if "delimiter" in parameters:
+        named = str(parameters["delimiter"])
         return "\t" if named in ("tab", "\\t") else named[:1] or ","
     best, most = ",", 0
     for delimiter in (",", ";", "\t", "|"):
-        if delimiter == given.get("decimal"):
+        if delimiter == parameters.get("decimal"):
             continue
         counts = [len(row) for row in _cells(lines[:_LINES], delimiter) if any(row)]
         usual = max(set(counts), key=counts.count, default=1)
@@ -169,11 +169,15 @@ def _delimiter(lines: Sequence[str], given: Mapping[str, Any]) -> str:
     return best
 
 
-def _header_at(rows: Sequence[tuple[int, list[str]]], given: Mapping[str, Any]) -> int | None:
+def _header_at(rows: Sequence[tuple[int, list[str]]], parameters: Mapping[str, Any]) -> int | None:
     """The given one; else the first line of names with as many cells as the line after it."""
-    if "header_line" in given:
+    if "header_line" in parameters:
         numbers = [number for number, _ in rows]
-        return numbers.index(given["header_line"]) if given["header_line"] in numbers else None
+        return (
+            numbers.index(parameters["header_line"])
+            if parameters["header_line"] in numbers
+            else None
+        )
     for index, (_, row) in enumerate(rows):
         if row[0].count('"') % 2:  # a cell that goes over lines: where the header is, is not seen
             return None

@@ -60,7 +60,7 @@ class ReadingStore(Protocol):
     def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
         """The keys of those that `curator_of` would find."""
 
-    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    async def make_devices(self, pairs: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, by curator key and name."""
 
     async def store_columns(self, columns: Columns, register: str, unit: str) -> Counter[Status]:
@@ -99,10 +99,10 @@ class Waiting:
         """Where the readings are in the file: the first byte, and how many."""
         self._size = self._count = 0
 
-    def devices(self, wanted: Sequence[tuple[int, str]]) -> list[int]:
+    def devices(self, pairs: Sequence[tuple[int, str]]) -> list[int]:
         """A number for each device (curator key, name)."""
         numbers = self._devices
-        return [numbers.setdefault(device, len(numbers)) for device in wanted]
+        return [numbers.setdefault(device, len(numbers)) for device in pairs]
 
     def add(self, booking: Booking, times: Ints, devices: Ints | int, quantities: Ints) -> None:
         """Readings in the order of the file; of one time and device the first one counts."""

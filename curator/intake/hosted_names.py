@@ -169,22 +169,22 @@ class Hosted:
         return self._first if self._read[0] == 1 else None
 
     async def devices(
-        self, transaction: Transaction, wanted: Sequence[Device]
+        self, transaction: Transaction, devices_wanted: Sequence[Device]
     ) -> dict[Device, int]:
         """Keys of devices, made where they are new; `remember` them after the commit."""
-        pairs = list(dict.fromkeys(wanted))
+        pairs = list(dict.fromkeys(devices_wanted))
         keys = self._find(pairs)
         missing = [pairs[index] for index in np.flatnonzero(keys == ABSENT).tolist()]
         added = await store.add_devices(transaction, missing) if missing else {}
         return dict(zip(pairs, keys.tolist(), strict=True)) | added
 
-    def remember(self, made: dict[Device, int]) -> None:
+    def remember(self, key_of: dict[Device, int]) -> None:
         """Remember device keys that are durable."""
-        places = self._find(list(made)).tolist()
-        new = [pair for pair, key in zip(made, places, strict=True) if key == ABSENT]
+        places = self._find(list(key_of)).tolist()
+        new = [pair for pair, key in zip(key_of, places, strict=True) if key == ABSENT]
         is_own = self._are_own(new).tolist()
         names = [None if same else name for (_, name), same in zip(new, is_own, strict=True)]
-        self._keep([owner for owner, _ in new], names, [made[pair] for pair in new])
+        self._keep([owner for owner, _ in new], names, [key_of[pair] for pair in new])
 
     def _keep(self, owners: list[int], names: list[str | None], keys: list[int]) -> None:
         """Devices with their keys; no name is that of the curator."""

@@ -246,7 +246,7 @@ class Intake:
         transaction: Transaction,
         parsed: Sequence[tuple[int, int, str, Item]],
         devices: dict[tuple[int, str], int],
-        kept: dict[str, KeptRegister],
+        registers: dict[str, KeptRegister],
     ) -> tuple[list[tuple[int, Status]], set[int]]:
         """A status each, and which replaced another reading; by the index of the item."""
         indices: list[int] = []
@@ -257,7 +257,7 @@ class Intake:
         for (index, curator, device, item), random in zip(
             parsed, self.randoms(len(parsed)), strict=True
         ):
-            place = (kept[item.register].key, item.time, devices[curator, device])
+            place = (registers[item.register].key, item.time, devices[curator, device])
             correction = item.correction and self._settings.allow_corrections
             if item.kind is Kind.TOTAL_INCREASING:
                 sent = Sent(item.time, item.quantity, item.rollover, random, correction)
@@ -406,10 +406,10 @@ class Intake:
                 transaction, self._clock.now(), {intake_counts.IN_A_FILE: rows}, ()
             )
 
-    async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    async def make_devices(self, pairs: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""
-        async with self._store.begin(large=len(wanted) >= LARGE_ROWS) as transaction:
-            key_of = await self.hosted.devices(transaction, wanted)
+        async with self._store.begin(large=len(pairs) >= LARGE_ROWS) as transaction:
+            key_of = await self.hosted.devices(transaction, pairs)
         self.hosted.remember(key_of)
         return key_of
 

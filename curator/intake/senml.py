@@ -227,35 +227,37 @@ def items_of_senml(
 
 
 def _item(
-    found: Measurement, now: int, register: str | None, kind: Kind | None, device: str | None
+    measurement: Measurement, now: int, register: str | None, kind: Kind | None, device: str | None
 ) -> dict[str, Any]:
-    name, booked = booked_as(found, register, kind)
-    if found.relative and booked is Kind.DELTA:
+    name, booked = booked_as(measurement, register, kind)
+    if measurement.relative and booked is Kind.DELTA:
         raise BadItem(
             "an amount needs a time of its own: sent again, it would be booked twice", pointer="/t"
         )
-    moment = found.time + (now if found.relative else 0)
+    moment = measurement.time + (now if measurement.relative else 0)
     try:
         time = format_instant(_EPOCH + timedelta(microseconds=moment))
     except OverflowError:
         raise BadItem("is no time that exists", pointer="/t") from None
-    if device is not None and found.device not in ("", device):
+    if device is not None and measurement.device not in ("", device):
         raise BadItem("is another device than the topic's", pointer="/n")
     item = {
         "register": name,
-        "unit": found.unit,
+        "unit": measurement.unit,
         "kind": booked.value,
         "time": time,
-        "value": found.value,
+        "value": measurement.value,
     }
-    meter = device or found.device
+    meter = device or measurement.device
     return {"device": meter, **item} if meter else item
 
 
-def booked_as(found: Measurement, register: str | None, kind: Kind | None) -> tuple[str, Kind]:
+def booked_as(
+    measurement: Measurement, register: str | None, kind: Kind | None
+) -> tuple[str, Kind]:
     """Register and kind of a measurement. Raises BadItem where neither its name nor the caller
     gives a register."""
-    name = found.register or register
+    name = measurement.register or register
     if name is None:
         detail = "ends in no register: device/energy_import, for example"
         raise BadItem(detail, pointer="/n")

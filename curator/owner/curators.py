@@ -138,21 +138,25 @@ class Asked:
 
 
 async def page_of_curators(
-    transaction: Transaction, state: Standing, wanted: Asked
+    transaction: Transaction, state: Standing, page_asked: Asked
 ) -> tuple[list[Listed], int, int | None]:
     """The curators of a page, in the order of their enrolment, how many there are in total, and the
     key after which the next page begins."""
-    chosen = np.ones(len(state.left), np.bool_) if wanted.only is None else state.flags[wanted.only]
-    if wanted.prefix:
+    chosen = (
+        np.ones(len(state.left), np.bool_)
+        if page_asked.only is None
+        else state.flags[page_asked.only]
+    )
+    if page_asked.prefix:
         named = np.zeros(len(chosen), np.bool_)
-        named[await store.keys_by_prefix(transaction, wanted.prefix)] = True
+        named[await store.keys_by_prefix(transaction, page_asked.prefix)] = True
         chosen = chosen & named
     keys = np.flatnonzero(chosen)
-    here = keys[keys > wanted.after][: wanted.limit].tolist()
+    here = keys[keys > page_asked.after][: page_asked.limit].tolist()
     rows = await store.curators_by_key(transaction, here)
     newest = await intake_counts.newest_of(transaction, here)
     items = [_listed(row, state, newest.get(row.key)) for row in rows]
-    return items, len(keys), here[-1] if len(here) == wanted.limit else None
+    return items, len(keys), here[-1] if len(here) == page_asked.limit else None
 
 
 def _listed(row: CuratorRow, state: Standing, newest_us: int | None) -> Listed:

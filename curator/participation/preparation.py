@@ -136,8 +136,8 @@ def lots(group: Sequence[Portion], dimension: int, piece_words: int) -> Iterator
     """A group cut where a lot would be too large, in its order. `piece_words`: of the longest of a
     lone curator's pieces."""
 
-    def words(each: Portion) -> int:
-        return each.span.length * dimension if each.hosted else piece_words
+    def words(portion: Portion) -> int:
+        return portion.span.length * dimension if portion.hosted else piece_words
 
     return batches(group, words, LOT_WORDS, LOT_PORTIONS)
 

@@ -115,9 +115,9 @@ class ReadingSource:
             return None
         return self.register, self.window.start, self.window.end, tuple(self.pages)
 
-    def suffices(self, found: WindowReadings) -> bool:
+    def suffices(self, readings_read: WindowReadings) -> bool:
         """Whether all readings of each curator count, so that their order does not matter."""
-        return _at_most(self.query.max_readings, found.curator)
+        return _at_most(self.query.max_readings, readings_read.curator)
 
     async def untimed(self, transaction: Transaction, keys: tuple[int, int]) -> WindowReadings:
         """Numbers, those of a curator in any order."""

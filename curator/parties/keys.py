@@ -142,14 +142,14 @@ class SealKeys:
         self._keys.move_to_end(key_hash)
         return key
 
-    async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
+    async def _fetched(self, aggregator: str, digest: bytes, party: PartyRow) -> bytes:
         anchored = [anchor.url for anchor in party.anchors if anchor.aggregator == aggregator]
         for url in (*anchored, party.coordinator_url):
             try:
-                raw = await self._peers.seal_key(url, wanted)
+                raw = await self._peers.seal_key(url, digest)
             except (PeerUnavailable, ProblemReceived):
                 continue
-            if key_hash(raw) == wanted:
+            if key_hash(raw) == digest:
                 return raw
         raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")
 

@@ -293,16 +293,16 @@ class Peers:
         path, headers = f"/v1/rounds/{round_id}/acknowledgement", {**_JSON, **_bearer(token)}
         await self._call(url, "PUT", path, body, headers)
 
-    async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
+    async def acknowledge_together(self, url: str, reports: Sequence[Said]) -> list[ItemAnswer]:
         """The same of several rounds and parties; an answer for each."""
         items = [
             {"round": report.round, "token": report.token, "members": encode_binary(report.members)}
-            for report in said
+            for report in reports
         ]
         body = json.dumps({"reports": items}).encode()
-        headers = {**_JSON, **_bearer(said[0].token)}
+        headers = {**_JSON, **_bearer(reports[0].token)}
         response = await self._call(url, "PUT", "/v1/acknowledgements", body, headers)
-        return _answers(response, len(said))
+        return _answers(response, len(reports))
 
     async def refuse(self, url: str, token: str, round_id: str, refusal: Refusal) -> None:
         """Report to the coordinator which of a party's curators refuse an open round."""

@@ -287,7 +287,7 @@ async def charge_accounts(
     party: str,
     curators: int,
     charge: Charge,
-    made: datetime,
+    made_at: datetime,
     members: tuple[int, Bits],
     periods: Sequence[int],
     *,
@@ -300,7 +300,7 @@ async def charge_accounts(
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
-    rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made})
+    rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made_at})
     stored = {(row.chunk, row.period_s): row for row in rows}
     account_periods = {LIFETIME, *periods} if factor > 0 else set()
     missing = [key for key in product(chunks, sorted(account_periods)) if key not in stored]
@@ -308,7 +308,7 @@ async def charge_accounts(
     masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
     def row_of(chunk: int, period_s: int, packed: dict[str, bytes]) -> dict[str, Any]:
-        start, end = period_of(made, period_s)
+        start, end = period_of(made_at, period_s)
         place = {"party": party, "chunk": chunk, "period_s": period_s}
         return {**place, "period_start": start, "period_end": end, **packed}
 
@@ -324,7 +324,7 @@ async def charge_accounts(
         return
     fresh = []
     for period_s in sorted(account_periods):
-        start = period_of(made, period_s)[0]
+        start = period_of(made_at, period_s)[0]
         earlier = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
@@ -378,8 +378,8 @@ def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[
     return dict(zip(_AMOUNTS, packed, strict=True))
 
 
-def _packed(found: Totals) -> dict[str, bytes]:
-    columns = zip(_AMOUNTS, found.columns(), strict=True)
+def _packed(totals: Totals) -> dict[str, bytes]:
+    columns = zip(_AMOUNTS, totals.columns(), strict=True)
     return {name: ledger.pack_run_lengths(column) for name, column in columns}
 
 

@@ -153,11 +153,11 @@ async def quantities(transaction: Transaction, places: Sequence[Place]) -> dict[
 
 
 async def at_instants(
-    transaction: Transaction, register: int, wanted: Mapping[int, Ints]
+    transaction: Transaction, register: int, devices_at: Mapping[int, Ints]
 ) -> list[tuple[int, Ints, Ints]]:
     """Which of some devices have a reading in a block: the instant, these devices and what they
     read, block by block. `wanted`: devices, ascending, by instant."""
-    near = {block.id: devices for block, devices in await _near(transaction, register, wanted)}
+    near = {block.id: devices for block, devices in await _near(transaction, register, devices_at)}
     stored = []
     for ids in _some(near):
         for block in await transaction.execute(_QUANTITIES, {"ids": ids}):
@@ -288,18 +288,18 @@ async def senders(
 
 
 async def _near(
-    transaction: Transaction, register: int, wanted: Mapping[int, Ints]
+    transaction: Transaction, register: int, devices_at: Mapping[int, Ints]
 ) -> list[tuple[Row[int, int, int, int], Ints]]:
     """The blocks that may have readings of some devices, ascending, by instant; with those."""
     near: list[tuple[Row[int, int, int, int], Ints]] = []
-    if not wanted:
+    if not devices_at:
         return near
-    if not await _any(transaction, register, min(wanted), max(wanted)):
+    if not await _any(transaction, register, min(devices_at), max(devices_at)):
         return near  # as in most stores: no list of instants is made a statement
-    for times in batches(sorted(wanted), _one, _INSTANTS):
+    for times in batches(sorted(devices_at), _one, _INSTANTS):
         values = {"of_register": register, "times": times}
         for row in (await transaction.execute(_AT, values)).all():
-            devices = wanted[row.time]
+            devices = devices_at[row.time]
             start, end = np.searchsorted(devices, (row.first_device, row.last_device + 1))
             if end > start:
                 near.append((row, devices[start:end]))

@@ -257,7 +257,7 @@ async def coordinators(transaction: Transaction, url: str | None = None) -> set[
 
 async def enrolled_but(
     transaction: Transaction,
-    taken: Select[tuple[str]],
+    parties_taken: Select[tuple[str]],
     coordinator_key: bytes,
     deployment: str,
 ) -> list[str]:
@@ -267,7 +267,7 @@ async def enrolled_but(
             parties.c.state == ACTIVE,
             parties.c.coordinator_key == coordinator_key,
             parties.c.deployment == deployment,
-            parties.c.id.not_in(taken),
+            parties.c.id.not_in(parties_taken),
         )
     )
     return list(rows.scalars())
@@ -360,14 +360,14 @@ async def set_anchor_token(
 
 
 async def set_coordinator(
-    transaction: Transaction, held: Coordinator, key: bytes, pin: Pin
+    transaction: Transaction, coordinator: Coordinator, key: bytes, pin: Pin
 ) -> None:
     """Store the followed identity of a coordinator, for all parties that knew it by the same
     key; those that know it by the new one get the same least suite."""
-    mine = parties.c.deployment == held.deployment
+    mine = parties.c.deployment == coordinator.deployment
     await transaction.execute(
         update(parties)
-        .where(mine, parties.c.coordinator_key == held.key)
+        .where(mine, parties.c.coordinator_key == coordinator.key)
         .values(coordinator_key=key, coordinator_pin=pin.model_dump_json())
     )
 

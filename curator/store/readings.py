@@ -89,7 +89,7 @@ class KeptRegister:
 
 
 async def kept_registers(
-    transaction: Transaction, wanted: Sequence[tuple[str, str]]
+    transaction: Transaction, names: Sequence[tuple[str, str]]
 ) -> dict[str, KeptRegister]:
     """Registers by name, made where they are new; each requested with its readings' base unit.
 
@@ -101,7 +101,7 @@ async def kept_registers(
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
     kept: dict[str, KeptRegister] = {}
-    for name, register in wanted:
+    for name, register in names:
         if name in kept:
             continue
         standard = register_of(name)
@@ -146,7 +146,7 @@ async def device_names(
 
 
 async def add_devices(
-    transaction: Transaction, wanted: Sequence[tuple[int, str]]
+    transaction: Transaction, pairs: Sequence[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
     """Keys of these devices, made where they are new."""
     await exclusive(transaction, "device keys")
@@ -154,14 +154,14 @@ async def add_devices(
     highest: int | None = found.scalar_one()
     key = 0 if highest is None else highest + 1
     keys: dict[tuple[int, str], int] = {}
-    owners = list({curator for curator, _ in wanted})
+    owners = list({curator for curator, _ in pairs})
     for start in range(0, len(owners), 500):
         some = {"owners": owners[start : start + 500]}
         rows = (await transaction.execute(_DEVICES_OF, some)).all()
         keys |= {(curator, name): number for number, curator, name in rows}
     result: dict[tuple[int, str], int] = {}
     fresh = []
-    for pair in dict.fromkeys(wanted):
+    for pair in dict.fromkeys(pairs):
         if pair not in keys:
             keys[pair], key = key, key + 1
             fresh.append((keys[pair], *pair))

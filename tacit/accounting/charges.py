@@ -133,17 +133,17 @@ def _unit_cost(
 
 
 def _scaled(
-    declared: Fraction, own: tuple[HonestNoise, ...], asked: tuple[HonestNoise, ...]
+    declared: Fraction, own_noise: tuple[HonestNoise, ...], asked_noise: tuple[HonestNoise, ...]
 ) -> tuple[Fraction, tuple[HonestNoise, ...]]:
     """epsilon' and the parts with their shares of it, in place of the shares of epsilon."""
     growth = tuple(
         one.share * Fraction(other.sensitivity, one.sensitivity)
-        for one, other in zip(own, asked, strict=True)
+        for one, other in zip(own_noise, asked_noise, strict=True)
     )
     total = sum(growth, Fraction(0))
     return declared * total, tuple(
         HonestNoise(share / total, part.sensitivity, part.dimension, part.draws)
-        for share, part in zip(growth, asked, strict=True)
+        for share, part in zip(growth, asked_noise, strict=True)
     )
 
 

@@ -382,7 +382,7 @@ def _margin(rounds: int) -> float:
     return 2e-14 * rounds + 1e-12
 
 
-def _numerical(rounds: tuple[tuple[RoundLoss, int], ...], asked: float, cells: int) -> float:
+def _numerical(rounds: tuple[tuple[RoundLoss, int], ...], spare_delta: float, cells: int) -> float:
     """dp_accounting's epsilon of all rounds at the delta asked, on a grid that fits them."""
     from dp_accounting.pld import pld_pmf  # two seconds of import: only where it is used
 
@@ -403,7 +403,7 @@ def _numerical(rounds: tuple[tuple[RoundLoss, int], ...], asked: float, cells: i
         one = pld_pmf.DensePLDPmf(step, lowest, probabilities, infinite, True)
         many = one.self_compose(count) if count > 1 else one
         composed = many if composed is None else composed.compose(many, 1e-15)
-    return float(composed.get_epsilon_for_delta(asked))
+    return float(composed.get_epsilon_for_delta(spare_delta))
 
 
 def _atoms(loss: RoundLoss) -> list[tuple[Floats, Floats, float]]:

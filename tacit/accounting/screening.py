@@ -94,11 +94,11 @@ class NoiseAudit:
         phi = characteristic(2 * np.pi / period, scale)
         return cls(period, phi, np.zeros(scale.size, np.int64), zeros, zeros)
 
-    def plus(self, values: Ints, seen: Flags | None = None) -> NoiseAudit:
+    def plus(self, values: Ints, invited_flags: Flags | None = None) -> NoiseAudit:
         """With one more round: (n,) noisy values in ring units, of those that took part."""
         if values.shape != self.period.shape or values.dtype != np.int64:
             raise ValueError("one whole value for each curator")
-        here = np.ones(values.shape, np.bool_) if seen is None else seen
+        here = np.ones(values.shape, np.bool_) if invited_flags is None else invited_flags
         angle = (values % self.period) * (2 * np.pi / self.period)
         return NoiseAudit(
             self.period,

@@ -54,15 +54,15 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
 _MOST_BARS: Final = 30
 
 
-def _band(axes: Any, told: Sequence[Mapping[str, Any]], values: Sequence[float]) -> None:
+def _band(axes: Any, rows: Sequence[Mapping[str, Any]], values: Sequence[float]) -> None:
     """Many values in a row: a line within the band of its noise."""
     lows = [
         value if row["low"] is None else float(row["low"])
-        for row, value in zip(told, values, strict=True)
+        for row, value in zip(rows, values, strict=True)
     ]
     highs = [
         value if row["high"] is None else float(row["high"])
-        for row, value in zip(told, values, strict=True)
+        for row, value in zip(rows, values, strict=True)
     ]
     places = range(len(values) + 1)
 
@@ -73,9 +73,9 @@ def _band(axes: Any, told: Sequence[Mapping[str, Any]], values: Sequence[float])
     axes.step(places, closed(values), where="post", color=_COLOUR)
 
 
-def _named(figure: Any, axes: Any, told: Sequence[Mapping[str, Any]], title: str) -> Any:
+def _named(figure: Any, axes: Any, rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     axes.set_title(title)
-    axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
+    axes.set_ylabel("" if not rows or rows[0]["unit"] == "1" else rows[0]["unit"])
     return figure
 
 

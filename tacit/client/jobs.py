@@ -76,11 +76,11 @@ def _add_dataset(
     )
 
 
-def _form(said: Json, parts: Mapping[str, bytes]) -> tuple[bytes, dict[str, str]]:
+def _form(description: Json, parts: Mapping[str, bytes]) -> tuple[bytes, dict[str, str]]:
     """A form with fields and files, and its headers."""
     fields = {
         name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in said.items()
+        for name, value in description.items()
         if value is not None
     }
     files = {name: (name, content) for name, content in parts.items()}

@@ -100,10 +100,10 @@ class Round(rounds.RoundHead):
         return text("p", str(self))
 
 
-def show_progress(found: Round | Job) -> None:
+def show_progress(subject: Round | Job) -> None:
     """Print how far a round or job is; on a terminal in place of what was printed before."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{found}" + ("\n" if found.over else ""))
+        sys.stderr.write(f"\r\033[K{subject}" + ("\n" if subject.over else ""))
     else:
-        sys.stderr.write(f"{found}\n")
+        sys.stderr.write(f"{subject}\n")
     sys.stderr.flush()

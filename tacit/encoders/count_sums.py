@@ -62,10 +62,15 @@ class CountSum:
 
     @classmethod
     def of(
-        cls, counter: Counter, asked: Asked, reach: int, rates: Sequence[Fraction], rate_of: Ints
+        cls,
+        counter: Counter,
+        asked_cells: Asked,
+        reach: int,
+        rates: Sequence[Fraction],
+        rate_of: Ints,
     ) -> CountSum:
         """From rates in any order, of which some may have no cells: those are not asked for."""
-        used = np.unique(rate_of[asked.sizes > 0])
+        used = np.unique(rate_of[asked_cells.sizes > 0])
         order = sorted(used.tolist(), key=lambda place: rates[place])
         # More than fit are rounded down, neighbours to the lowest of them.
         level = np.arange(len(order)) * min(len(order), MOST_RATES) // max(len(order), 1)
@@ -73,7 +78,11 @@ class CountSum:
         rank[order] = level
         lowest = np.unique(level, return_index=True)[1].tolist()
         return cls(
-            counter, asked, reach, tuple(rates[order[place]] for place in lowest), rank[rate_of]
+            counter,
+            asked_cells,
+            reach,
+            tuple(rates[order[place]] for place in lowest),
+            rank[rate_of],
         )
 
     def __post_init__(self) -> None:

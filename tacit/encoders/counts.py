@@ -299,11 +299,11 @@ class Lists:
         kept[owners[outside]] = False
         return self.only(kept)
 
-    def only(self, kept: NDArray[np.bool_]) -> Lists:
+    def only(self, is_kept: NDArray[np.bool_]) -> Lists:
         """The same records, empty where they are not kept (n,): each keeps its number."""
         lengths = np.diff(self.starts)
-        inside = np.repeat(kept, lengths)
-        return Lists(self.items[inside], np.concatenate(([0], np.cumsum(lengths * kept))))
+        inside = np.repeat(is_kept, lengths)
+        return Lists(self.items[inside], np.concatenate(([0], np.cumsum(lengths * is_kept))))
 
     def blocks(self, size: int) -> list[Lists]:
         """The records in blocks of this many, at least one block."""
@@ -404,19 +404,19 @@ def together(parts: Sequence[Counts], size: int) -> Counts:
     return Counts(cells_with_rows, total)
 
 
-def places_among(kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:
+def places_among(keys_kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:
     """Of each key its place among the kept ones (rising), -1 for one that was not kept; size: one
     more than the greatest possible key, if known."""
-    if kept.size == size:
+    if keys_kept.size == size:
         return keys
-    if not kept.size:
+    if not keys_kept.size:
         return np.full(keys.size, -1)
-    if kept[-1] < min(max(_DENSE * keys.size, _TABLE.start), _TABLE.stop):
-        table = np.full(int(kept[-1]) + 2, -1)
-        table[kept] = np.arange(kept.size)
+    if keys_kept[-1] < min(max(_DENSE * keys.size, _TABLE.start), _TABLE.stop):
+        table = np.full(int(keys_kept[-1]) + 2, -1)
+        table[keys_kept] = np.arange(keys_kept.size)
         return table[np.minimum(keys, table.size - 1)]
-    at = np.minimum(np.searchsorted(kept, keys), kept.size - 1)
-    return np.where(kept[at] == keys, at, -1)
+    at = np.minimum(np.searchsorted(keys_kept, keys), keys_kept.size - 1)
+    return np.where(keys_kept[at] == keys, at, -1)
 
 
 def ranges(firsts: Ints, sizes: Ints) -> Ints:

@@ -213,22 +213,22 @@ def read(document: Mapping[str, Any]) -> Encoding:
     return Encoding(mechanism, rounds, unit, delta, stance, classes)
 
 
-def _mechanism(given: dict[str, Any]) -> Mechanism:
+def _mechanism(fields: dict[str, Any]) -> Mechanism:
     """The mechanism of a document, whose entries are taken out of it."""
-    lower = tuple(float(value) for value in given.pop("lower"))
-    upper = tuple(float(value) for value in given.pop("upper"))
-    steps = given.pop("steps")
-    match given.pop("report", "laplace"):
+    lower = tuple(float(value) for value in fields.pop("lower"))
+    upper = tuple(float(value) for value in fields.pop("upper"))
+    steps = fields.pop("steps")
+    match fields.pop("report", "laplace"):
         case "laplace":
-            scale, components = parse_exact(given.pop("scale")), tuple(given.pop("components"))
-            persistence = parse_exact(given.pop("persistence"))
+            scale, components = parse_exact(fields.pop("scale")), tuple(fields.pop("components"))
+            persistence = parse_exact(fields.pop("persistence"))
             return Perturbation(lower, upper, steps, scale, components, persistence)
         case "window":
-            epsilon = parse_exact(given.pop("epsilon"))
-            reach, mixed = given.pop("reach"), given.pop("mixed")
+            epsilon = parse_exact(fields.pop("epsilon"))
+            reach, mixed = fields.pop("reach"), fields.pop("mixed")
             return WindowReports(lower, upper, steps, epsilon, reach, mixed)
         case "subset":
-            epsilon = parse_exact(given.pop("epsilon"))
-            edges = tuple(float(value) for value in given.pop("edges"))
-            return SubsetReports(lower, upper, steps, epsilon, edges, given.pop("size"))
+            epsilon = parse_exact(fields.pop("epsilon"))
+            edges = tuple(float(value) for value in fields.pop("edges"))
+            return SubsetReports(lower, upper, steps, epsilon, edges, fields.pop("size"))
     raise EncodingRefused("a report of another kind")

@@ -265,7 +265,7 @@ def _proven(differing: int, flip: Flip, stated: Cost) -> bool:
 
 
 def read_bits(
-    given: dict[str, Any],
+    fields: dict[str, Any],
     lower: tuple[float, ...],
     upper: tuple[float, ...],
     records: int,
@@ -274,9 +274,9 @@ def read_bits(
 ) -> BitReports:
     """The rest of a document, which is taken out of `given`. Raises ValueError, TypeError or
     KeyError where there is none."""
-    target = given.pop("rescale_to")
-    one_factor, tight = given.pop("one_factor"), given.pop("tight_k")
-    design = given.pop("r_design")
+    target = fields.pop("rescale_to")
+    one_factor, tight = fields.pop("one_factor"), fields.pop("tight_k")
+    design = fields.pop("r_design")
     if design not in ("uniform", "grid") or not {one_factor, tight} <= {True, False}:
         raise EncodingRefused("the document is not one of dpbv-clustering's")
     ends = None
@@ -285,17 +285,17 @@ def read_bits(
         ends = (low, high)
     stated = None
     if exact:
-        stated = Cost(positive(given.pop("epsilon")), parse_exact(given.pop("delta")))
+        stated = Cost(positive(fields.pop("epsilon")), parse_exact(fields.pop("delta")))
         if not 0 <= stated.delta < 1:
             raise EncodingRefused("a delta lies in [0, 1)")
     return BitReports(
         Box(lower, upper, ends, one_factor),
         records,
-        floats(given.pop("half_windows")),
-        whole(given.pop("s")),
+        floats(fields.pop("half_windows")),
+        whole(fields.pop("s")),
         design,
-        int(given.pop("r_seed")),
-        Flip(whole(given.pop("flip_threshold"))),
+        int(fields.pop("r_seed")),
+        Flip(whole(fields.pop("flip_threshold"))),
         tight,
         stated,
     )

@@ -457,8 +457,8 @@ def _clip(columns: Floats, norms: Floats, reach: Floats) -> None:
         columns[:, outside] = np.trunc(far, out=far)
 
 
-def _add_by_cluster(found: Floats, labels: Ints, columns: tuple[Floats | None, ...]) -> None:
+def _add_by_cluster(totals: Floats, labels: Ints, columns: tuple[Floats | None, ...]) -> None:
     """Add to found (k, columns) the sums of each column over the records of each cluster; None
     counts."""
     for place, column in enumerate(columns):
-        found[:, place] += np.bincount(labels, weights=column, minlength=len(found))
+        totals[:, place] += np.bincount(labels, weights=column, minlength=len(totals))

@@ -300,44 +300,44 @@ def read(document: Mapping[str, Any]) -> KmeansSum:
     return KmeansSum(grid, query, weights)
 
 
-def _query(kind: str, given: dict[str, Any], grid: Grid) -> tuple[Query, tuple[int, ...]]:
+def _query(kind: str, fields: dict[str, Any], grid: Grid) -> tuple[Query, tuple[int, ...]]:
     steps, dimension = grid.steps, grid.dimension
-    view = _view(given.pop("view"), grid) if "view" in given else None
+    view = _view(fields.pop("view"), grid) if "view" in fields else None
     if kind == "hist":
-        per_side, epsilon = _whole(given.pop("per_side")), parse_exact(given.pop("epsilon"))
+        per_side, epsilon = _whole(fields.pop("per_side")), parse_exact(fields.pop("epsilon"))
         if not (1 <= per_side <= MOST_CELLS and epsilon > 0):
             raise ValueError("a histogram has cells and an epsilon")
         columns = dimension if view is None else 2
         return Histogram(per_side, columns, steps, epsilon, view), ()
     if kind == "fine" and view is None:
-        per_side, most = _whole(given.pop("per_side")), _whole(given.pop("max_cells"))
+        per_side, most = _whole(fields.pop("per_side")), _whole(fields.pop("max_cells"))
         kept, sides = (
-            np.array([_whole(value) for value in given.pop(name)], np.int64)
+            np.array([_whole(value) for value in fields.pop(name)], np.int64)
             for name in ("kept", "sides")
         )
-        epsilon = parse_exact(given.pop("epsilon"))
+        epsilon = parse_exact(fields.pop("epsilon"))
         if not (0 < most <= MOST_CELLS and epsilon > 0):
             raise ValueError("parts of cells have a cap and an epsilon")
         return FineCells(per_side, dimension, steps, kept, sides, epsilon, most), ()
     if kind == "marginal" and view is not None:
-        epsilon, bins = parse_exact(given.pop("epsilon")), _whole(given.pop("bins"))
+        epsilon, bins = parse_exact(fields.pop("epsilon")), _whole(fields.pop("bins"))
         if not (1 <= bins <= MOST_CELLS and epsilon > 0):
             raise ValueError("marginals have bins and an epsilon")
         return Marginals(view, epsilon, bins), ()
-    epsilons = [parse_exact(part) for part in _texts(given.pop("epsilons"))]
+    epsilons = [parse_exact(part) for part in _texts(fields.pop("epsilons"))]
     if any(part <= 0 for part in epsilons):
         raise ValueError("every part of epsilon lies above 0")
-    centres = _table(given.pop("centres"), dimension if view is None else 2)
+    centres = _table(fields.pop("centres"), dimension if view is None else 2)
     if kind == "lift" and view is not None:
         sums, counts = epsilons
-        return Lift(view, centres, _whole(given.pop("radius")), sums, counts), ()
+        return Lift(view, centres, _whole(fields.pop("radius")), sums, counts), ()
     if kind != "zone" or view is not None:
         raise ValueError("there is no such query")
-    radii = np.array([_whole(radius) for radius in given.pop("radii")], np.int64)
-    levels = _whole(given.pop("levels"))
+    radii = np.array([_whole(radius) for radius in fields.pop("radii")], np.int64)
+    levels = _whole(fields.pop("levels"))
     if levels < 1:
         raise ValueError("distances have at least one level")
-    weights = tuple(_whole(weight) for weight in given.pop("weights"))
+    weights = tuple(_whole(weight) for weight in fields.pop("weights"))
     sums, counts, distances = epsilons
     return Zone(centres, radii, steps, sums, counts, distances, levels), weights
 
@@ -347,11 +347,11 @@ def _view_document(view: Projection) -> dict[str, Any]:
     return {"matrix": view.matrix.tolist(), "box": box}
 
 
-def _view(given: Mapping[str, Any], grid: Grid) -> Projection:
-    matrix = _table(given["matrix"], 2)
+def _view(fields: Mapping[str, Any], grid: Grid) -> Projection:
+    matrix = _table(fields["matrix"], 2)
     if len(matrix) != grid.dimension:
         raise ValueError("a projection takes every column")
-    box = given["box"]
+    box = fields["box"]
     if box is not None:
         (a, b), (c, d) = box
         box = ((_whole(a), _whole(b)), (_whole(c), _whole(d)))

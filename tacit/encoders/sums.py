@@ -119,17 +119,17 @@ def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
     return record_sum
 
 
-def length(asked: RecordSum) -> int:
+def length(record_sum: RecordSum) -> int:
     """Coordinates of a sum."""
-    return sum(block.dimension for block in asked.blocks)
+    return sum(block.dimension for block in record_sum.blocks)
 
 
 def query_fields(
-    asked: RecordSum, unit: str, records: int, *, every_record: bool = False
+    record_sum: RecordSum, unit: str, records: int, *, every_record: bool = False
 ) -> dict[str, Any]:
     """The fields of the query that follow from the sum, the privacy unit, how many records of a
     curator count and whether those are all: JSON values."""
-    blocks = asked.blocks
+    blocks = record_sum.blocks
     largest = max(block.bound for block in blocks)
     return {
         "function": "vector_sum",
@@ -151,12 +151,12 @@ def query_fields(
         "split": [format_exact(block.share) for block in blocks],
         "privacy_unit": unit,
         "mechanism": "distributed",
-        "epsilon": format_exact(asked.epsilon),
+        "epsilon": format_exact(record_sum.epsilon),
         "every_record": True if every_record else None,
     }
 
 
-def check_query(query: Query, asked: RecordSum, records: int | None = None) -> None:
+def check_query(query: Query, record_sum: RecordSum, records: int | None = None) -> None:
     """Whether a query says what follows from the sum. Raises SumRefused.
 
     `records`: how many must count, None for as many as the query says.
@@ -166,33 +166,33 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
     every = query.every_record is not None
     if every and counted < MOST_RECORDS:
         raise SumRefused("the query leaves records out, and says that it does not")
-    expected = query_fields(asked, query.privacy_unit.value, counted, every_record=every)
+    expected = query_fields(record_sum, query.privacy_unit.value, counted, every_record=every)
     for name, value in expected.items():
         if document.get(name) != value:
             raise SumRefused(f"the query's {name} is not that of the sum")
 
 
-def moved(asked: RowSum, rows: Floats) -> Ints:
+def moved(row_sum: RowSum, rows: Floats) -> Ints:
     """What each row (n, columns) adds to each block of a sum, in L1 norm (n, blocks): at most the
     block's bound, to which `encoded` cuts it."""
-    blocks = asked.blocks
+    blocks = row_sum.blocks
     ends = np.cumsum([0, *(block.dimension for block in blocks)])
     bounds = np.array([block.bound for block in blocks])
     step = max(1, _NUMBERS // int(ends[-1]))
     parts = [np.zeros((0, len(blocks)), np.int64)]
     for start in range(0, len(rows), step):
-        vectors = np.abs(asked.vectors(rows[start : start + step]))
+        vectors = np.abs(row_sum.vectors(rows[start : start + step]))
         parts.append(np.minimum(np.add.reduceat(vectors, ends[:-1], axis=1), bounds))
     return np.concatenate(parts)
 
 
-def encoded(query: Query, asked: RowSum, rows: Floats) -> Encoded:
+def encoded(query: Query, row_sum: RowSum, rows: Floats) -> Encoded:
     """One curator's rows (n, columns), n at most `max_readings`, as the vector it contributes."""
-    total = np.zeros((1, length(asked)), np.int64)
+    total = np.zeros((1, length(row_sum)), np.int64)
     clamped = np.zeros(1, np.int64)
     step = max(1, _NUMBERS // total.size)
     for start in range(0, len(rows), step):
-        vectors = asked.vectors(rows[start : start + step])
+        vectors = row_sum.vectors(rows[start : start + step])
         nothing = np.zeros(len(vectors), np.int64)
         part = encode(query, Readings(1, nothing, vectors * NANO, nothing))
         total += part.values

@@ -212,13 +212,13 @@ def sorted_codes(one: Ints, other: Ints, size: int) -> Ints:
     return codes
 
 
-def without(codes: Ints, taken: Ints) -> Ints:
+def without(codes: Ints, codes_taken: Ints) -> Ints:
     """Sorted codes without those that are taken. Taken codes not among them are ignored."""
     is_left = np.ones(codes.size, np.bool_)
-    taken = np.sort(taken)  # looked up in order, neighbours are in the cache
-    at = np.searchsorted(codes, taken)
+    codes_taken = np.sort(codes_taken)  # looked up in order, neighbours are in the cache
+    at = np.searchsorted(codes, codes_taken)
     is_present = at < codes.size
-    is_present[is_present] = codes[at[is_present]] == taken[is_present]
+    is_present[is_present] = codes[at[is_present]] == codes_taken[is_present]
     is_left[at[is_present]] = False
     return codes[is_left]
 

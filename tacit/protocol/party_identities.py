@@ -84,7 +84,7 @@ def succeed_party(
 def follow_party(
     deployment: str,
     party: str,
-    held: bytes,
+    key_held: bytes,
     replaced: Mapping[bytes, bytes],
     shown: PartyChain,
     now: datetime,
@@ -96,8 +96,8 @@ def follow_party(
     second link of a key, KeyNotAnchored if what is shown does not end at a key that follows.
     """
     found = []
-    current, followed = held, dict(replaced)
-    by_fingerprint = {fingerprint(key): key for key in (*followed, held)}
+    current, followed = key_held, dict(replaced)
+    by_fingerprint = {fingerprint(key): key for key in (*followed, key_held)}
     for link in shown.links:
         statement = link.statement
         old = by_fingerprint.get(statement.replaced)

@@ -400,7 +400,7 @@ def _of_all(
     label: str,
     statements: Sequence[Signed[Statement]],
     refused: type[Conflict],
-    what: str,
+    statement_name: str,
 ) -> tuple[Statement, ...]:
     """One signed statement of each aggregator about this round, by index. Raises `refused`."""
     statement_at: dict[int, Statement] = {}
@@ -410,13 +410,13 @@ def _of_all(
             index = descriptor.index_of(item.aggregator)
             verify(label, signed, descriptor.aggregators[index].identity_key)
         except (KeyError, SignatureBroken):
-            raise refused(f"a {what} is not signed by an aggregator") from None
+            raise refused(f"a {statement_name} is not signed by an aggregator") from None
         if item.round != descriptor.round or item.descriptor_hash != descriptor.digest():
-            raise refused(f"a {what} belongs to another round")
+            raise refused(f"a {statement_name} belongs to another round")
         statement_at[index] = item
     count = len(descriptor.aggregators)
     if len(statement_at) != count or len(statements) != count:
-        raise refused(f"the {what}s are not one of each aggregator")
+        raise refused(f"the {statement_name}s are not one of each aggregator")
     return tuple(statement_at[index] for index in range(count))
 
 

@@ -426,10 +426,10 @@ def counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]
     return readings.rows(order[rank < most]), np.minimum(counts, most)
 
 
-def _added(query: QueryFields, kept: Readings) -> tuple[_Added, ...]:
+def _added(query: QueryFields, counted: Readings) -> tuple[_Added, ...]:
     """What each reading adds to each part: the one place where a function is computed."""
-    quantity, none = kept.quantity, np.zeros(kept.curator.shape, np.bool_)
-    one = np.ones(kept.curator.shape, np.int64)
+    quantity, none = counted.quantity, np.zeros(counted.curator.shape, np.bool_)
+    one = np.ones(counted.curator.shape, np.int64)
     match query.function:
         case Function.COUNT:
             return (_Added(one, none),)
@@ -440,7 +440,7 @@ def _added(query: QueryFields, kept: Readings) -> tuple[_Added, ...]:
         case Function.VECTOR_SUM if query.coordinates is Coordinates.VALUES:
             return _blocks(query, quantity)
         case Function.TABLE if query.measure is None:
-            return (_in_cells(one, none, kept.offset),)
+            return (_in_cells(one, none, counted.offset),)
     _need_columns(quantity, None)
     rule = reading_rule(query)
     q, clamped = clamp(quantise(quantity, rule.resolution, rule.centre), rule.bounds)
@@ -452,8 +452,8 @@ def _added(query: QueryFields, kept: Readings) -> tuple[_Added, ...]:
         case Function.VARIANCE:
             return _Added(q, clamped), _Added(q * q, none), _Added(one, none)
         case Function.TABLE:
-            return (_in_cells(q, clamped, kept.offset),)
-    return (_slots(query, q, clamped, kept.offset),)
+            return (_in_cells(q, clamped, counted.offset),)
+    return (_slots(query, q, clamped, counted.offset),)
 
 
 def _bins(query: QueryFields, quantity: Ints) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -134,9 +134,9 @@ def _column(lines: Places, item: int) -> int:
     return 1 + item - int(np.searchsorted(lines, lines[item]))
 
 
-def _add_lines(block: bytes, places: _Places[bytes], found: _Growing) -> None:
+def _add_lines(block: bytes, places: _Places[bytes], growing: _Growing) -> None:
     """Whole lines: ids by one split; how many a line has, by where ids begin."""
-    before = found.records
+    before = growing.records
     try:
         block.decode()
     except UnicodeDecodeError as wrong:
@@ -163,7 +163,7 @@ def _add_lines(block: bytes, places: _Places[bytes], found: _Growing) -> None:
         first = next(place for place, token in enumerate(tokens) if token not in places)
         row = before + 1 + int(lines[first])
         raise UnknownItem(row, _UNKNOWN, _column(lines, first)) from None
-    found.add(values, np.bincount(lines, minlength=ends.size))
+    growing.add(values, np.bincount(lines, minlength=ends.size))
 
 
 def read_ndjson(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transactions:
@@ -237,11 +237,11 @@ def _of_items(kind: Any) -> bool:
     return bool(types.is_integer(item) or types.is_string(item) or types.is_large_string(item))
 
 
-def _add_lists(lists: Any, places: _Places[str], found: _Growing) -> None:
+def _add_lists(lists: Any, places: _Places[str], growing: _Growing) -> None:
     """A batch of lists, each distinct id of it looked up once."""
     import pyarrow.compute as pc
 
-    before = found.records
+    before = growing.records
     if lists.null_count:
         row = before + 1 + int(np.asarray(lists.is_null()).argmax())
         raise MalformedRow(row, "no list")
@@ -258,7 +258,7 @@ def _add_lists(lists: Any, places: _Places[str], found: _Growing) -> None:
         except MalformedRow as wrong:
             row = before + 1 + int(lines[(codes == code).argmax()])
             raise type(wrong)(row, wrong.reason) from None
-    found.add(table[codes], lengths)
+    growing.add(table[codes], lengths)
 
 
 # Readers of sequences. The format of a line is that of sets of items, with order and repetitions

@@ -252,21 +252,21 @@ def _sentences(
     query: Query,
     participants: int,
     errors: tuple[PartError, ...],
-    found: tuple[AverageError, ...] | None,
+    averages: tuple[AverageError, ...] | None,
 ) -> Iterator[str]:
     units = {part.name: part_unit(query, part) for part in parts(query)}
-    if found is None:
+    if averages is None:
         yield (
             f"With {participants:,} curators the noise of the count is as large as the count: no "
             f"error of the {query.function.value} can be stated."
         )
-    elif found:
+    elif averages:
         full = "a reading" if query.max_readings == 1 else f"{query.max_readings:,} readings"
         yield (
             f"The error of the {query.function.value} is at most this if every curator has {full} "
             "in the window; with fewer readings it is larger in proportion."
         )
-    for error in found or errors:
+    for error in averages or errors:
         if not error.rounding.worst:
             continue
         if isinstance(error, AverageError):

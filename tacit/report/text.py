@@ -91,20 +91,20 @@ def brief(report: Json) -> Brief:
     )
 
 
-def brief_text(found: Brief, *, full: bool = False, width: int = WIDTH) -> str:
+def brief_text(brief: Brief, *, full: bool = False, width: int = WIDTH) -> str:
     """A brief as text: a table, and under each title the first clause of every statement; `full`:
     the statements whole."""
-    table = [HEADS, *(row.cells for row in found.rows)]
+    table = [HEADS, *(row.cells for row in brief.rows)]
     widths = [max(len(cells[place]) for cells in table) for place in range(len(HEADS) - 1)]
     indent = sum(widths) + 2 * len(widths)
-    lines = [] if found.rows else ["Nothing is verified."]
-    reasons = (None, *(row.why for row in found.rows))
-    for cells, why in zip(table, reasons, strict=True) if found.rows else ():
+    lines = [] if brief.rows else ["Nothing is verified."]
+    reasons = (None, *(row.why for row in brief.rows))
+    for cells, why in zip(table, reasons, strict=True) if brief.rows else ():
         start = "".join(f"{cell:<{size}}  " for cell, size in zip(cells, widths, strict=False))
         lines += _wrapped(cells[-1], start, indent, width)
         if why is not None:
             lines += _wrapped(f"because {why}", " " * _WHY, _WHY, width)
-    for title, statements in found.lists:
+    for title, statements in brief.lists:
         if full:
             lines += [
                 f"{title}:",

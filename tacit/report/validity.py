@@ -92,7 +92,7 @@ def _largest(hosts: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     as the reach of a part grows with its curators. Largest first, the parts of each as well."""
     all_sizes: list[tuple[int, ...]] = []
     ordered = {tuple(sorted(sizes, reverse=True)) for sizes in hosts}
-    for sizes in sorted(ordered, key=lambda each: (sum(each), len(each)), reverse=True):
+    for sizes in sorted(ordered, key=lambda group: (sum(group), len(group)), reverse=True):
         if sizes and not any(
             len(other) >= len(sizes) and all(a >= b for a, b in zip(other, sizes, strict=False))
             for other in all_sizes

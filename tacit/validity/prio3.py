@@ -251,12 +251,12 @@ class Prio3:
         parts = np.concatenate([rows[:, words:] for rows in verifier_shares], axis=1)
         return Decision(self._joint_seeds(context, parts), proved)
 
-    def outcomes(self, own: Verification, decision: Decision) -> NDArray[np.uint8]:
+    def outcomes(self, verification: Verification, decision: Decision) -> NDArray[np.uint8]:
         """What an aggregator decides for itself of B contributions: values of `Outcome`, (B,)."""
-        agrees = (own.seeds == decision.messages).all(axis=1)
+        agrees = (verification.seeds == decision.messages).all(axis=1)
         verdicts = np.where(agrees, Outcome.ACCEPTED, Outcome.JOINT_RANDOMNESS)
         verdicts = np.where(decision.proved, verdicts, Outcome.PROOF)
-        return np.where(own.permitted, verdicts, Outcome.POINT).astype(np.uint8)
+        return np.where(verification.permitted, verdicts, Outcome.POINT).astype(np.uint8)
 
     def aggregate(self, output_shares: Elements, counted: Mask) -> Elements:
         """The sum (limbs, d) of the output shares (limbs, d, B) of contributions that count."""

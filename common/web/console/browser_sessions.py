@@ -102,9 +102,9 @@ def require_own_origin(request: Request) -> None:
         raise AnotherOrigin
 
 
-def require_secret(expected: str, given: object) -> None:
+def require_secret(expected: str, secret: object) -> None:
     """Raise AnotherOrigin unless a form carries its session's secret."""
-    if not isinstance(given, str) or not hmac.compare_digest(expected.encode(), given.encode()):
+    if not isinstance(secret, str) or not hmac.compare_digest(expected.encode(), secret.encode()):
         raise AnotherOrigin
 
 

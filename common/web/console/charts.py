@@ -56,18 +56,18 @@ def dots(
 
 
 def _dots(
-    found: Sequence[Dot], centre: float, half_width: float, unit: str, width: float
+    dots_placed: Sequence[Dot], centre: float, half_width: float, unit: str, width: float
 ) -> _Drawn:
     ends = [centre - half_width, centre + half_width]
-    scale = _Scale.around([*(dot.value for dot in found), *ends], width)
+    scale = _Scale.around([*(dot.value for dot in dots_placed), *ends], width)
     radius = 7.0 if width > _NARROW else 4.5
-    tallest = max(Counter(_columns(found, scale, radius)).values())
+    tallest = max(Counter(_columns(dots_placed, scale, radius)).values())
     radius = min(radius, _HIGHEST / (2 * tallest))
-    columns = _columns(found, scale, radius)
+    columns = _columns(dots_placed, scale, radius)
     base = _TOP + 2 * radius * (max(Counter(columns).values()) + 1)
     stacked: Counter[int] = Counter()
     circles = []
-    for dot, column in zip(found, columns, strict=True):
+    for dot, column in zip(dots_placed, columns, strict=True):
         height = base - radius - 2 * radius * stacked[column]
         stacked[column] += 1
         circles.append(
@@ -92,9 +92,9 @@ def _dots(
     return _Drawn(drawn, base + 42)
 
 
-def _columns(found: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
+def _columns(dots_placed: Sequence[Dot], scale: _Scale, radius: float) -> list[int]:
     """In which column of dots of this size each falls."""
-    return [round(scale.x(dot.value) / (2 * radius)) for dot in found]
+    return [round(scale.x(dot.value) / (2 * radius)) for dot in dots_placed]
 
 
 def bars(

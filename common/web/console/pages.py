@@ -320,11 +320,11 @@ def _flat(record: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, An
             yield f"{within}{name}", f"'{value}" if formula else value
 
 
-def own_path(wanted: str | None) -> str:
+def own_path(target: str | None) -> str:
     """The page that was asked for, if it is one of ours, else the first one."""
-    if wanted is None or not wanted.startswith(f"{PREFIX}/") or "\\" in wanted or ".." in wanted:
+    if target is None or not target.startswith(f"{PREFIX}/") or "\\" in target or ".." in target:
         return PREFIX
-    return wanted if wanted.isprintable() and len(wanted) <= 512 else PREFIX
+    return target if target.isprintable() and len(target) <= 512 else PREFIX
 
 
 def see(path: str) -> Response:

@@ -142,9 +142,9 @@ def _begun(request: Request, pages: Pages) -> tuple[Attempt, str]:
         return attempt, PREFIX
 
 
-def _failed(request: Request, pages: Pages, wanted: str, error: DomainError) -> Response:
+def _failed(request: Request, pages: Pages, target: str, error: DomainError) -> Response:
     _log.warning("single_sign_on_failed", problem=error.name, reason=error.detail)
-    return pages.show(request, "login.html", None, status=401, wanted=wanted, error=error)
+    return pages.show(request, "login.html", None, status=401, wanted=target, error=error)
 
 
 def _cookie(pages: Pages) -> str:

@@ -72,7 +72,7 @@ class JobPlan:
 def step_of_sum(
     plan: JobPlan,
     number: int,
-    asked: RecordSum,
+    record_sum: RecordSum,
     scope: PrivacyScope,
     aborted: tuple[AbortedAttempt, ...] = (),
 ) -> tuple[FederatedStep, Query]:
@@ -85,14 +85,14 @@ def step_of_sum(
         step=number,
         plan=plan.digest,
         columns=federation.columns,
-        sum=asked.document(),
+        sum=record_sum.document(),
         universe=plan.universe,
         terms=plan.terms,
         aborted=aborted or None,
     )
     fields: dict[str, Any] = {
         **query_fields(
-            asked,
+            record_sum,
             scope.unit,
             scope.records,
             every_record=scope.every_record and federation.of_table,
@@ -281,29 +281,29 @@ class FederatedAsking:
         digest = descriptor.digest().hex()
         return local(report, plan.job, descriptor=digest), signed.model_dump_json()
 
-    async def add(self, transaction: Transaction, asked: Asked) -> JobRow:
+    async def add(self, transaction: Transaction, asking: Asked) -> JobRow:
         """Begin, in the caller's transaction: from then on curators may see the job."""
-        now, request = self._conduct.clock.now(), asked.request
+        now, request = self._conduct.clock.now(), asking.request
         assert request.federation is not None
         row = JobRow(
-            id=asked.id,
+            id=asking.id,
             algorithm=request.algorithm,
-            version=asked.report.subject.version or "1",
+            version=asking.report.subject.version or "1",
             dataset_id=None,
             federation=request.federation.model_dump_json(exclude_none=True),
             stance=request.stance,
-            params=asked.params.model_dump_json(),
+            params=asking.params.model_dump_json(),
             chosen_seed=None,
-            preview=asked.report.model_dump_json(),
-            price=asked.price.model_dump_json(),
+            preview=asking.report.model_dump_json(),
+            price=asking.price.model_dump_json(),
             state=JobState.RUNNING,
             stage="open",
             created=now,
             started=now,
         )
         await store.add(transaction, row)
-        if asked.descriptor is not None:
-            step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
+        if asking.descriptor is not None:
+            step = StepRow(asking.id, 0, asking.descriptor, None, None, now)
             await store.add_step(transaction, step)
         return row
 

@@ -217,7 +217,7 @@ def _answer(
     refusal: str | None,
     speaks: set[str],
     known: dict[store.ReportKey, str],
-    seen: set[str],
+    reporting: set[str],
     most: int,
 ) -> Answer:
     if item.curator not in speaks:
@@ -227,7 +227,7 @@ def _answer(
         return Answer(200) if before == _body(item) else Answer(409, OTHER_BYTES)
     if refusal is not None:
         return Answer(422, refusal)
-    if item.curator not in seen and len(seen) >= most:
+    if item.curator not in reporting and len(reporting) >= most:
         return Answer(409, FULL)
     return Answer(201)
 

@@ -315,9 +315,9 @@ class Rounds:
             debited = lifecycle.debited(job.id, terms, name)
         return PreparedStep(row, prepared, stored, debited)
 
-    async def _with_terms(self, job: JobRow, matter: Matter, asked: RecordSum) -> Matter:
+    async def _with_terms(self, job: JobRow, matter: Matter, record_sum: RecordSum) -> Matter:
         """With what its first step promises for all, if the job is debited once."""
-        _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+        _, query = step_of_sum(matter.plan, 1, record_sum, matter.scope)
         async with self._conduct.database.reading() as transaction:
             rows = await registry.list_aggregators(transaction)
         operators = tuple(row.operator for row in rows[: query.aggregators])

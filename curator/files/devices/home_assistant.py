@@ -75,7 +75,7 @@ class HomeAssistantReader:
                 self.found.fault(rows.line, element, error.detail)
         self.found.lines = rows.line
 
-    def _row(self, name: str, row: Any, made: dict[Kind, Series]) -> None:
+    def _row(self, name: str, row: Any, series_of: dict[Kind, Series]) -> None:
         if not isinstance(row, dict):
             raise BadItem("is no row of statistics")
         kind, value, at = self._kind, row.get("mean"), "start"
@@ -90,9 +90,11 @@ class HomeAssistantReader:
             return
         if not isinstance(value, Decimal) or not value.is_finite() or abs(value.adjusted()) > 60:
             raise BadItem("the value is not a decimal number")
-        series = made.get(kind)
+        series = series_of.get(kind)
         if series is None:
-            series = made[kind] = Series(name, name, self._register, self._unit, kind, name[:128])
+            series = series_of[kind] = Series(
+                name, name, self._register, self._unit, kind, name[:128]
+            )
         self.found.add(series, self._rows.line, _moment(row.get(at)), format(value, "f").encode())
 
 

@@ -78,16 +78,16 @@ class SenmlReader:
         except NotReadings as error:
             raise misplaced(f"record {self._number}: {error.detail}", line) from None
 
-    def _made(self, found: Measurement) -> Series:
-        register, kind = booked_as(found, self._map.register_name, self._map.kind)
+    def _made(self, measurement: Measurement) -> Series:
+        register, kind = booked_as(measurement, self._map.register_name, self._map.kind)
         try:
-            unit = units.unit_named(found.unit).symbol
+            unit = units.unit_named(measurement.unit).symbol
         except ValueError as error:
             raise BadItem(str(error), pointer="/u") from None
         unsuited = units.mismatch(register, unit)
         if unsuited is not None:
             raise BadItem(unsuited.detail, pointer="/u")
-        return Series(found.device, found.device, register, unit, kind, "v")
+        return Series(measurement.device, measurement.device, register, unit, kind, "v")
 
 
 class _CborRecords:

@@ -416,28 +416,31 @@ class Import(FileImport):
         totals = self._map.kind is Kind.TOTAL_INCREASING
         return csv_columns.quantities(numbers, self._map.unit, totals=totals)
 
-    def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
+    def _column(self, name: str, rows_kept: Sequence[Kept]) -> list[bytes] | None:
         if name not in self._read.at:
             return None
         at = self._read.at[name]
-        return [cells[at] for _, cells, _ in kept]
+        return [cells[at] for _, cells, _ in rows_kept]
 
-    def _stamp_cells(self, kept: Sequence[Kept]) -> StampCells:
+    def _stamp_cells(self, rows_kept: Sequence[Kept]) -> StampCells:
         return StampCells(
-            self._column("time", kept) or [],
-            self._column("date", kept),
-            self._column("offset", kept),
-            [meter for *_, meter in kept],
+            self._column("time", rows_kept) or [],
+            self._column("date", rows_kept),
+            self._column("offset", rows_kept),
+            [meter for *_, meter in rows_kept],
         )
 
     def _good(
-        self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[csv_columns.Column, str]
+        self,
+        rows_kept: Sequence[Kept],
+        owners: Sequence[int],
+        *found: tuple[csv_columns.Column, str],
     ) -> NDArray[np.bool_]:
-        good = np.ones(len(kept), np.bool_)
+        good = np.ones(len(rows_kept), np.bool_)
         faults = [(*fault, name) for column, name in found for fault in column.faults]
         for position, message, name in sorted(faults, key=lambda fault: fault[0]):
             if good[position]:
-                self.progress.error(kept[position][0], self._read.at[name] + 1, message)
+                self.progress.error(rows_kept[position][0], self._read.at[name] + 1, message)
                 self._rejected[owners[position]] += 1
             good[position] = False
         return good
