@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import BigInteger, Connection, TextClause, bindparam, func, inspect, select, text
+from sqlalchemy import Connection, TextClause, inspect, text
 from sqlalchemy.engine import make_url
 
 from common.runtime.settings import ServiceSettings
@@ -53,7 +53,6 @@ _CREATE_VERSIONS: Final = (
 )
 """As Alembic makes it."""
 _STAMP: Final = text(f"INSERT INTO {_VERSIONS} (version_num) VALUES (:revision)")  # noqa: S608
-_LOCK: Final = select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger)))
 _alembic = threading.Lock()
 
 
@@ -102,7 +101,9 @@ def open_store(settings: ServiceSettings, *kept: Path) -> Database:
 async def exclusive(transaction: Transaction, purpose: str) -> None:
     """Lock out transactions with the same purpose, in any process, until this one ends."""
     if transaction.dialect.name == "postgresql":
-        await transaction.execute(_LOCK, {"key": lock_key(purpose)})
+        await transaction.execute(
+            text("SELECT pg_advisory_xact_lock(:key)"), {"key": lock_key(purpose)}
+        )
 
 
 def lock_key(purpose: str) -> int:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, CursorResult, Dialect, Executable, event, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from common.store.sqlite import Prepared, Rows, Statements, sets_of
 from common.store.transactions import Counts, Database, Parameters, Result, Transaction
 
 IDLE_S: Final = 2.0
@@ -26,9 +25,8 @@ _VERSION: Final = text("SELECT CAST(pg_current_snapshot() AS text)")
 class PostgresqlTransaction(Transaction):
     """A transaction."""
 
-    def __init__(self, connection: AsyncConnection, counts: Counts, statements: Statements) -> None:
+    def __init__(self, connection: AsyncConnection, counts: Counts) -> None:
         self._connection, self._counts = connection, counts
-        self._statements = statements
 
     @property
     def dialect(self) -> Dialect:
@@ -45,39 +43,7 @@ class PostgresqlTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
-        sets = sets_of(parameters)
-        prepared = self._statements.known(statement, sets) if len(sets) == 1 else None
-        if prepared is None:
-            result = await self._connection.execute(statement, parameters)
-            self._statements.note(statement, sets, result)
-            return result
-        return cast("CursorResult[*tuple[Any, ...]]", await self._run(prepared, sets))
-
-    async def _run(self, prepared: Prepared, sets: Sequence[Mapping[str, Any]]) -> Rows:
-        """Execute a prepared statement by SQLAlchemy's adapter of the driver, which begins its
-        transaction with its first statement."""
-        text, (values,) = prepared.bound(sets)
-        pooled = self._connection.sync_connection
-        assert pooled is not None
-        connection = pooled.connection.dbapi_connection
-        assert connection is not None
-        cursor = connection.cursor()
-        try:
-            await cursor._prepare_and_execute(text, values)
-        except self.dialect.loaded_dbapi.Error as error:  # as SQLAlchemy raises it
-            ended = self.dialect.is_disconnect(error, connection, cursor)
-            if ended:
-                await self._connection.invalidate(error)
-            raise DBAPIError.instance(
-                text,
-                None,
-                error,
-                self.dialect.loaded_dbapi.Error,
-                hide_parameters=True,
-                connection_invalidated=ended,
-                dialect=self.dialect,
-            ) from error
-        return prepared.rows(list(cursor._rows), cursor.rowcount)
+        return await self._connection.execute(statement, parameters)
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What the awaitable that `work` returns for the `asyncpg.Connection` gives."""
@@ -97,10 +63,6 @@ class PostgresqlDatabase(Database):
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine, self.counts = engine, Counts()
-        self._reader = engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        )
-        self._statements = Statements(engine.dialect)
 
     @property
     def dialect(self) -> Dialect:
@@ -113,14 +75,17 @@ class PostgresqlDatabase(Database):
         self.counts.writing += 1
         with self._noting():
             async with self.engine.begin() as connection:
-                yield PostgresqlTransaction(connection, self.counts, self._statements)
+                yield PostgresqlTransaction(connection, self.counts)
 
     @asynccontextmanager
     async def reading(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
         """A transaction that only reads; `large` makes no difference to a server."""
         self.counts.reading += 1
-        async with self._reader.connect() as connection:
-            yield PostgresqlTransaction(connection, self.counts, self._statements)
+        async with self.engine.connect() as connection:
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            yield PostgresqlTransaction(connection, self.counts)
 
     async def version(self) -> Hashable:
         """Which transactions have ended: those of other databases of the server count as well."""

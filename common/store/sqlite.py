@@ -72,7 +72,7 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class _Prepared:
     """What is known of a statement. `constants`: the values that are part of it; `lists`: those of
     its values that are lists; `binds`: what makes of a value, or of each in its list, what the
     driver takes; `processors`: what makes a value of a row, by its place."""
@@ -88,20 +88,6 @@ class Prepared:
     def run(self, driver: sqlite3.Connection, sets: Sequence[Mapping[str, Any]]) -> Rows:
         """Execute it with one set of parameters, or with several."""
         cursor = sqlite3.Cursor(driver)
-        text, bound = self.bound(sets)
-        try:
-            if len(sets) > 1:
-                cursor.executemany(text, bound)
-            else:
-                cursor.execute(text, bound[0])
-        except sqlite3.Error as error:  # as SQLAlchemy raises it
-            raise DBAPIError.instance(
-                text, None, error, sqlite3.Error, hide_parameters=True
-            ) from error
-        return self.rows(cursor.fetchall(), cursor.rowcount)
-
-    def bound(self, sets: Sequence[Mapping[str, Any]]) -> tuple[str, list[list[Any]]]:
-        """The text, and for each set of parameters the values in their order."""
         shape = self.shapes[()] if not self.lists else self._shape(sets[0])
         bound = []
         for parameters in sets:
@@ -112,17 +98,23 @@ class Prepared:
                     value = value[place]
                 values.append(value if process is None else process(value))
             bound.append(values)
-        return shape.text, bound
-
-    def rows(self, rows: list[Any], count: int) -> Rows:
-        """What the driver returned, as SQLAlchemy gives it."""
+        try:
+            if len(sets) > 1:
+                cursor.executemany(shape.text, bound)
+            else:
+                cursor.execute(shape.text, bound[0])
+        except sqlite3.Error as error:  # as SQLAlchemy raises it
+            raise DBAPIError.instance(
+                shape.text, None, error, sqlite3.Error, hide_parameters=True
+            ) from error
+        rows: list[Any] = cursor.fetchall()
         for number, row in enumerate(rows if self.processors else ()):
             values = list(row)
             for place, process in self.processors:
                 values[place] = None if row[place] is None else process(row[place])
             rows[number] = tuple(values)
         result = Rows(self.keys, iter(rows))
-        result.rowcount = count
+        result.rowcount = cursor.rowcount
         return result
 
     def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
@@ -147,23 +139,13 @@ class Prepared:
         return _Shape(state.statement, tuple(values))
 
 
-def sets_of(parameters: Parameters) -> Sequence[Mapping[str, Any]]:
-    """The sets of parameters of an execution."""
-    several = isinstance(parameters, list | tuple)
-    return cast("Sequence[Mapping[str, Any]]", parameters if several else (parameters or {},))
-
-
-def _use(sets: Sequence[Mapping[str, Any]]) -> _Use:
-    return frozenset(sets[0]), len(sets) > 1
-
-
 class Statements:
     """The statements that a database has executed before."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._seen: WeakSet[Executable] = WeakSet()
-        self._known: dict[Executable, dict[_Use, Prepared | None]] = {}
+        self._known: dict[Executable, dict[_Use, _Prepared | None]] = {}
 
     def execute(
         self,
@@ -174,28 +156,19 @@ class Statements:
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, or the count of a statement. `driver`: the connection below SQLAlchemy's.
         Raises what SQLAlchemy raises."""
-        sets = sets_of(parameters)
-        prepared = self.known(statement, sets)
+        several = isinstance(parameters, list | tuple)
+        sets = cast("Sequence[Mapping[str, Any]]", parameters if several else (parameters or {},))
+        if not sets:
+            return connection.execute(statement, parameters)
+        use = frozenset(sets[0]), len(sets) > 1
+        uses = self._known.get(statement) or {}
+        prepared = uses.get(use)
         if prepared is None:
             result = connection.execute(statement, parameters)
-            self.note(statement, sets, result)
+            if use not in uses and isinstance(statement, _Known):
+                self._look_at(statement, use, result)
             return result
         return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
-
-    def known(self, statement: Executable, sets: Sequence[Mapping[str, Any]]) -> Prepared | None:
-        """A statement that is prepared for such parameters."""
-        uses = self._known.get(statement)
-        return None if uses is None or not sets else uses.get(_use(sets))
-
-    def note(
-        self, statement: Executable, sets: Sequence[Mapping[str, Any]], result: CursorResult[Any]
-    ) -> None:
-        """After an execution by SQLAlchemy: prepare a statement that was seen before."""
-        if not sets or not isinstance(statement, _Known):
-            return
-        use = _use(sets)
-        if use not in self._known.get(statement, {}):
-            self._look_at(statement, use, result)
 
     def _look_at(self, statement: _Known, use: _Use, result: CursorResult[Any]) -> None:
         """After an execution: prepare a statement that was seen before. It is kept, and what is
@@ -212,7 +185,7 @@ class Statements:
         statement: Select[Any] | Insert | Update | Delete,
         use: _Use,
         result: CursorResult[Any],
-    ) -> Prepared | None:
+    ) -> _Prepared | None:
         """What is known of a statement after this result; None where SQLAlchemy is needed."""
         names, several = use
         compiled = statement.compile(dialect=self._dialect, column_keys=sorted(names))
@@ -234,7 +207,7 @@ class Statements:
             column.type.dialect_impl(self._dialect).result_processor(self._dialect, None)
             for column in columns
         ]
-        prepared = Prepared(
+        prepared = _Prepared(
             compiled,
             {name: bind.value for name, bind in binds.items() if name not in names},
             lists,
