@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -60,14 +59,20 @@ def picture(
 def drawn(algorithm: Algorithm, plot: Plot) -> Picture:
     """The picture of a plot. Raises KeyError for one that the algorithm does not draw."""
     drawing = algorithm.drawings[plot.name]
-    fill = partial(_filled, drawing.fill, plot.values)
-    return picture(algorithm.name, plot.name, fill, drawing.inches)
+    return picture(
+        algorithm.name, plot.name, lambda axes: drawing.fill(axes, plot.values), drawing.inches
+    )
 
 
-def _filled(
-    fill: Callable[[Axes, Mapping[str, Any]], None], values: Mapping[str, Any], axes: Axes
-) -> None:
-    fill(axes, values)
+def all_drawn(algorithm: str, plots: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    """The pictures of a result's plots, NAME.svg and NAME.png, from the values of each."""
+    from algorithms.catalogue import find
+
+    pictures: dict[str, bytes] = {}
+    for name, values in plots.items():
+        one = drawn(find(algorithm), Plot(name, values))
+        pictures |= {f"{name}.svg": one.svg, f"{name}.png": one.png}
+    return pictures
 
 
 def floats(values: Sequence[Any]) -> NDArray[np.float64]:

@@ -1,30 +1,28 @@
 """Pictures of plots, drawn when one is first requested, and then kept beside the result.
 
 A result is stored with the published values of each plot and nothing else to draw it from. All
-plots of a job are drawn together in a process of their own, which gets these values and has neither
-data nor keys: the service never loads matplotlib. One job is drawn at a time; whoever requests a
-plot of it meanwhile waits for the same drawing. Nothing is charged.
+plots of a job are drawn together in a separate process, which gets these values and has neither
+data nor keys: the service never loads matplotlib. One job is drawn at a time; all who request a
+plot of it meanwhile wait for the same drawing. Nothing is charged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
-import sys
-import zipfile
-from contextlib import suppress
+from collections.abc import Mapping
+from contextvars import Context
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from algorithms.drawing import can_draw
+from algorithms.drawing import all_drawn, can_draw
+from common.runtime.compute_processes import Apart
 from common.runtime.logs import describe, get_logger
 from coordinator.errors import DrawingBusy, PlotNotDrawn, UnknownPart
 from coordinator.jobs.results import Results
-from coordinator.jobs.workers.own_workers import one_thread_environment
 
 log = get_logger("tacit.jobs")
 
@@ -34,14 +32,13 @@ MOST_WAITING: Final = 32
 """Jobs whose plots wait to be drawn."""
 KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png"}
 """Media types by the end of a plot's name."""
-_PROGRAM: Final = "from coordinator.jobs.workers.drawing import draw; draw()"
 
 
 class Pictures:
     """The pictures of all stored results."""
 
     def __init__(self, results: Results) -> None:
-        self._results = results
+        self._results, self._apart = results, Apart(processes=1)
         self._one_at_a_time = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failed: set[str] = set()
@@ -66,7 +63,10 @@ class Pictures:
         if task is None:
             if len(self._tasks) >= MOST_WAITING:
                 raise DrawingBusy
-            task = asyncio.create_task(self._draw(job_id, document))
+            task = asyncio.create_task(
+                self._draw(job_id, document),
+                context=Context(),  # it is for all who wait, not for this request
+            )
             self._tasks[job_id] = task
             task.add_done_callback(partial(self._ended, job_id))
         await asyncio.shield(task)  # who goes away does not end it for the others
@@ -80,12 +80,13 @@ class Pictures:
         async with self._one_at_a_time:
             place = self._results.directory / job_id / "plots"
             try:
-                request = await asyncio.to_thread(_request, place, document)
-                if request is None:  # another drawing ended meanwhile
+                plots = await asyncio.to_thread(_values, place, document["plots"])
+                if plots is None:  # another drawing ended meanwhile
                     return
-                pictures = await asyncio.wait_for(_answer(request), DRAWING_S)
+                drawing = self._apart.run(all_drawn, document["algorithm"], plots)
+                pictures = await asyncio.wait_for(drawing, DRAWING_S)
                 await asyncio.to_thread(_keep, place, pictures)
-            except (OSError, ValueError, TimeoutError, zipfile.BadZipFile) as error:
+            except Exception as error:
                 if not isinstance(error, OSError) or isinstance(error, TimeoutError):
                     self._failed.add(job_id)  # until the service starts again
                 log.error("plots_not_drawn", job=job_id, **describe(error))
@@ -97,47 +98,22 @@ class Pictures:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._apart.close()
 
 
-def _request(place: Path, document: dict[str, Any]) -> bytes | None:
-    """What is to be drawn; None if all of it was."""
-    names = document["plots"]
+def _values(place: Path, names: list[str]) -> dict[str, Any] | None:
+    """What the plots show, by name; None if all of them were drawn."""
     if all((place / f"{name}{ending}").is_file() for name in names for ending in KINDS):
         return None
-    plots = {name: json.loads((place / f"{name}.json").read_bytes()) for name in names}
-    return json.dumps({"algorithm": document["algorithm"], "plots": plots}).encode()
+    return {name: json.loads((place / f"{name}.json").read_bytes()) for name in names}
 
 
-async def _answer(request: bytes) -> bytes:
-    """The zip of a new process. Raises OSError, ValueError if it draws nothing."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={
-            name: value
-            for name, value in one_thread_environment().items()
-            if not name.startswith("TACIT_")
-        },
-    )
-    try:
-        pictures, _ = await process.communicate(request)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    if process.returncode:
-        raise ValueError("the process that draws ended without a picture")
-    return pictures
-
-
-def _keep(place: Path, pictures: bytes) -> None:
+def _keep(place: Path, pictures: Mapping[str, bytes]) -> None:
     """Move each picture into its place when it is whole."""
-    with zipfile.ZipFile(io.BytesIO(pictures)) as archive:
-        for name in archive.namelist():
-            draft = place / f"draft-{uuid4().hex}"
-            try:
-                draft.write_bytes(archive.read(name))
-                draft.rename(place / name)
-            finally:
-                draft.unlink(missing_ok=True)
+    for name, content in pictures.items():
+        draft = place / f"draft-{uuid4().hex}"
+        try:
+            draft.write_bytes(content)
+            draft.rename(place / name)
+        finally:
+            draft.unlink(missing_ok=True)

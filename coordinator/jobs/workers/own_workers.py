@@ -101,18 +101,13 @@ class OwnWorkers:
 
 
 async def _started() -> asyncio.subprocess.Process:
+    paths = os.pathsep.join(map(os.path.abspath, sys.path))
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())),  # -P: see `compute_processes`
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env=one_thread_environment(),
+        env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
     )
-
-
-def one_thread_environment() -> dict[str, str]:
-    """The environment of a process with this one's modules, whose libraries use one thread."""
-    paths = os.pathsep.join(map(os.path.abspath, sys.path))
-    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": paths}
 
 
 def _end(worker: asyncio.subprocess.Process) -> None:

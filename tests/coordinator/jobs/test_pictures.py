@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from common.runtime.compute_processes import Apart
 from coordinator.errors import DrawingBusy, PlotNotDrawn, UnknownPart
 from coordinator.jobs import pictures
 from coordinator.jobs.pictures import Pictures
@@ -22,16 +23,29 @@ FILES = ["counts.svg", "counts.png", "lengths.svg", "lengths.png"]
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The request of each process that was started to draw."""
-    requests: list[bytes] = []
-    answer = pictures._answer
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What each process that was started had to draw."""
+    requests: list[tuple[Any, ...]] = []
+    run = Apart.run
 
-    async def counted(request: bytes) -> bytes:
-        requests.append(request)
-        return await answer(request)
+    async def counted(apart: Apart, work: Any, *arguments: Any) -> Any:
+        requests.append(arguments)
+        return await run(apart, work, *arguments)
 
-    monkeypatch.setattr(pictures, "_answer", counted)
+    monkeypatch.setattr(Apart, "run", counted)
+    return requests
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The same, and none of them ends."""
+    requests: list[tuple[Any, ...]] = []
+
+    async def never(_apart: Apart, _work: Any, *arguments: Any) -> None:
+        requests.append(arguments)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Apart, "run", never)
     return requests
 
 
@@ -46,7 +60,9 @@ def stored(directory: Path, job: str = "job", values: dict[str, Any] = VALUES) -
     return Results(directory, None)  # type: ignore[arg-type] - nothing is sealed here
 
 
-async def test_many_who_ask_at_once_get_one_drawing(tmp_path: Path, started: list[bytes]) -> None:
+async def test_many_who_ask_at_once_get_one_drawing(
+    tmp_path: Path, started: list[tuple[Any, ...]]
+) -> None:
     results = stored(tmp_path)
     drawing = Pictures(results)
     first = asyncio.create_task(drawing.path("job", FILES[0]))
@@ -56,7 +72,7 @@ async def test_many_who_ask_at_once_get_one_drawing(tmp_path: Path, started: lis
     first.cancel()  # who goes away takes nothing from the others
     paths = await asyncio.gather(*others)
     assert len(started) == 1
-    assert json.loads(started[0]) == {"algorithm": "set-valued", "plots": VALUES}
+    assert started[0] == ("set-valued", VALUES)
     assert [path.name for path in paths] == FILES * 3
     assert b"<svg" in paths[0].read_bytes()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
@@ -76,7 +92,7 @@ async def test_many_who_ask_at_once_get_one_drawing(tmp_path: Path, started: lis
     ],
 )
 async def test_what_the_result_does_not_list_is_not_drawn(
-    tmp_path: Path, started: list[bytes], name: str
+    tmp_path: Path, started: list[tuple[Any, ...]], name: str
 ) -> None:
     with pytest.raises(UnknownPart):
         await Pictures(stored(tmp_path)).path("job", name)
@@ -84,7 +100,7 @@ async def test_what_the_result_does_not_list_is_not_drawn(
 
 
 async def test_values_that_cannot_be_drawn_are_tried_once(
-    tmp_path: Path, started: list[bytes]
+    tmp_path: Path, started: list[tuple[Any, ...]]
 ) -> None:
     drawing = Pictures(stored(tmp_path, values={"counts": {"ranks": [1, 2]}}))
     for _ in range(2):
@@ -95,24 +111,23 @@ async def test_values_that_cannot_be_drawn_are_tried_once(
 
 
 async def test_a_drawing_without_end_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endless: list[tuple[Any, ...]]
 ) -> None:
-    monkeypatch.setattr(pictures, "_PROGRAM", "import time; time.sleep(3600)")
     monkeypatch.setattr(pictures, "DRAWING_S", 0.01)
     with pytest.raises(PlotNotDrawn):
         await Pictures(stored(tmp_path)).path("job", "counts.svg")
+    assert len(endless) == 1
 
 
 async def test_the_queue_is_bounded_and_ends_with_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[bytes]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endless: list[tuple[Any, ...]]
 ) -> None:
-    monkeypatch.setattr(pictures, "_PROGRAM", "import time; time.sleep(3600)")
     monkeypatch.setattr(pictures, "MOST_WAITING", 2)
     for job in ("one", "two", "three"):
         results = stored(tmp_path, job)
     drawing = Pictures(results)
     waiting = [asyncio.create_task(drawing.path(job, "counts.svg")) for job in ("one", "two")]
-    while not started:
+    while not endless:
         await asyncio.sleep(0)
     while len(drawing._tasks) < 2:
         await asyncio.sleep(0)
@@ -120,5 +135,5 @@ async def test_the_queue_is_bounded_and_ends_with_the_service(
         await drawing.path("three", "counts.svg")
     await drawing.close()
     assert all(task.cancelled() for task in [*waiting, *drawing._tasks.values()] if task.done())
-    assert len(started) == 1  # one at a time
+    assert len(endless) == 1  # one at a time
     await asyncio.gather(*waiting, return_exceptions=True)
