@@ -482,7 +482,7 @@ class Work:
     def json(self, items: int) -> dict[str, Any]:
         """For a report. From public numbers; how many records there are is private."""
         return {
-            "basis": "of a process of its own, by measurements at 1,000 to 200,000 items, within a "
+            "basis": "measured in a separate process at 1,000 to 200,000 items, right within a "
             "factor of 2; what records add is for each million items of all records together",
             "memory_mb": round(_EMPTY_MB + self.item_bytes * items / 10**6),
             "cpu_s": round(_EMPTY_S + self.item_us * items / 10**6, 1),

@@ -229,8 +229,8 @@ class Sessions:
     async def begin_of_person(
         self, label: str, role: Scope | None, lifetime: timedelta
     ) -> str | None:
-        """A new session of a person whom another service identified, with a role for `lifetime`;
-        None, and the end of the person's other sessions, without a role here."""
+        """Begin a session for a person that an identity provider identified, with a role for
+        `lifetime`. Without a role: None, and the person's other sessions end."""
         token_hash = await self._authenticator.stand_for(label, role, lifetime)
         return None if token_hash is None else await self._begin(token_hash)
 

@@ -50,7 +50,7 @@ class ProviderAway(Unavailable):
 
 
 class ProviderRefused(Unauthenticated):
-    """The person turned back, or the provider let them not in."""
+    """The person cancelled, or the provider refused to sign them in."""
 
     name = "provider_refused"
     title = "The identity provider did not sign you in"
@@ -107,7 +107,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Person:
-    """Whom the provider named. `subject` is its stable name of the person."""
+    """A person as the provider knows them; `subject`: its stable name of the person."""
 
     subject: str
     role: Scope | None
@@ -166,7 +166,7 @@ class IdentityProvider:
         return _with_query(endpoints.end_session, query)
 
     async def person(self, code: str, attempt: Attempt) -> Person:
-        """Whom the provider signed in, by the code that the browser brought back. Raises
+        """The person who signed in, by the code that the browser brought back. Raises
         ProviderAway, ProviderRefused, StatementRefused."""
         endpoints = await self._endpoints()
         token = await self._redeem(endpoints, code, attempt)

@@ -116,7 +116,7 @@ async def _begin(
     sessions: Sessions,
     session_s: int,
 ) -> str:
-    """A session of the person whom the provider names. Raises one of SIGN_IN_FAILED."""
+    """Begin a session for the person that the provider names. Raises one of SIGN_IN_FAILED."""
     code = request.query_params.get("code", "")
     if "error" in request.query_params or not 0 < len(code) <= _LONGEST_CODE:
         raise ProviderRefused("it sent the browser back without a code")
