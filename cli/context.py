@@ -43,8 +43,8 @@ from tacit.wire import first_of
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-console = Console(soft_wrap=True)
-errors = Console(stderr=True)
+console = Console(soft_wrap=True, emoji=False)  # a name such as ":house:" is printed as it is
+errors = Console(stderr=True, emoji=False)
 
 Home = Annotated[
     Path, typer.Option("--home", envvar="TACIT_HOME", help="Data directory of `tacit up`.")

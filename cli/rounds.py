@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import (
     TRUST_FILE,
@@ -23,8 +22,8 @@ from cli.context import (
     at_coordinator,
     at_target,
     console,
-    errors,
     fail,
+    progress,
     read_json,
     say,
     tabled,
@@ -481,18 +480,15 @@ def refused(client: Client, round_id: RoundId) -> Answer:
 
 def follow(client: Client, round_id: str) -> None:
     """Show the round's progress on standard error until it ends."""
-    bar = Progress(
-        TextColumn("round {task.description}"), BarColumn(), TimeElapsedColumn(), console=errors
-    )
     states = client.rounds.watch(round_id)
     first = next(states)  # before anything is shown: there may be no such round
-    with bar:
-        task = bar.add_task(first["state"], total=len(STEPS) - 1)
+    with progress() as bar:
+        task = bar.add_task(f"round {first['state']}", total=len(STEPS) - 1)
         for state in chain([first], states):
             if state["state"] == "aborted":
                 raise RoundNotReleased("; ".join([state["reason"], *_refused(client, round_id)]))
             step = STEPS.index(state["state"])
-            bar.update(task, completed=step, description=state["state"])
+            bar.update(task, completed=step, description=f"round {state['state']}")
 
 
 def _refused(client: Client, round_id: str) -> list[str]:
