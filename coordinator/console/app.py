@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -62,7 +61,7 @@ def console_parts(
     key = fingerprint(services.own.public_keys[0]).hex()
     about = About("coordinator", settings.deployment, key, VERSION)
     pages = Pages(about, "coordinator.console", _ENTRIES, settings)
-    asyncio.get_running_loop().run_in_executor(None, pages.compile)
+    pages.compile_between_requests()
     return (
         pages,
         Sessions(

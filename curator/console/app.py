@@ -7,7 +7,6 @@ the form has the token.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -76,7 +75,7 @@ async def console_parts(
         idle_s=settings.console_idle_s,
     )
     pages = Pages(about, "curator.console", _ENTRIES, settings)
-    asyncio.get_running_loop().run_in_executor(None, pages.compile)
+    pages.compile_between_requests()
     return (
         pages,
         sessions,

@@ -5,6 +5,7 @@ Spec: console, sections 3 and 4.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import io
@@ -140,9 +141,21 @@ class Pages:
         )
         self._templates.filters.update(utc=_utc)
 
-    def compile(self) -> None:
-        """Compile the templates that were changed since this was last done, so that no visitor
-        waits for it."""
+    def compile_between_requests(self) -> None:
+        """Begin to compile the templates, one at a time, so that few visitors wait for it. In the
+        thread of the event loop: while two threads parse or import, Python 3.11 fails at times
+        (gh-106905)."""
+        loop, steps = asyncio.get_running_loop(), self.compiling()
+
+        def step() -> None:
+            if next(steps, None) is not None:
+                loop.call_soon(step)
+
+        loop.call_soon(step)
+
+    def compiling(self) -> Iterator[str]:
+        """Compile the templates that were changed since this was last done; yields the name of
+        each template after it was looked at."""
         for name in self._templates.list_templates(["html"]):
             assert self._templates.loader is not None
             source, file, _ = self._templates.loader.get_source(self._templates, name)
@@ -150,6 +163,7 @@ class Pages:
             if bucket.code is None:
                 bucket.code = self._templates.compile(source, name, file)
                 self._compiled.set_bucket(bucket)
+            yield name
 
     def address(self, request: Request) -> str:
         """The address of this service, as a command on a page has it."""

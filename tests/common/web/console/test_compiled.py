@@ -19,14 +19,14 @@ def pages() -> Pages:
 
 def test_what_was_compiled_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMPILED", tmp_path)
-    pages().compile()
+    assert list(pages().compiling())
 
     def compiled(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(Environment, "compile", compiled)
     again = pages()
-    again.compile()
+    assert list(again.compiling())
     for name in ("overview.html", "login.html"):
         assert again._templates.get_template(name)
 
@@ -35,5 +35,5 @@ def test_where_nothing_can_be_written_it_is_compiled_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMPILED", tmp_path / "missing")
-    pages().compile()
+    assert list(pages().compiling())
     assert pages()._templates.get_template("login.html")
