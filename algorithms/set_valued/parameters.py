@@ -79,7 +79,7 @@ class Parameters(WireModel):
         None,
         description="the public list of items, 2 to 200,000; its order is the taxonomy; chosen "
         "without looking at the data (10,000 inline, more as a dataset of kind universe); sound "
-        "needs it",
+        "needs it, here or with the dataset",
     )
     method: Method | Literal["auto"] | None = Field(
         None,

@@ -93,13 +93,14 @@ class Submission:
         seeded = request.seed is not None
         if seeded and not self._seed_allowed(request):
             raise SeedNotAllowed(pointer="/seed")
-        params = validated(algorithm, request.params)
         job_id = str(uuid7(self._datasets.clock))
         async with self._datasets.database.reading() as transaction:
             dataset = await self._datasets.find(transaction, dataset_id)
+            params_json = _with_declared_universe(algorithm, request, dataset.declaration)
+            params = validated(algorithm, params_json)
             outside = await ledger.released_outside(transaction, dataset.id)
             declaration = await self._datasets.declaration(transaction, dataset)
-            lists = await self._datasets.lists(transaction, request.params)
+            lists = await self._datasets.lists(transaction, params_json)
         if dataset.kind != algorithm.dataset_kind:
             raise WrongKind(
                 f"the algorithm takes a dataset of kind {algorithm.dataset_kind}",
@@ -165,6 +166,17 @@ class Submission:
         )
         await store.add(transaction, row)
         return row
+
+
+def _with_declared_universe(
+    algorithm: Algorithm, request: JobRequest, declaration: DatasetDeclaration
+) -> dict[str, Any]:
+    """The parameters; a sound job without a universe takes the one that its dataset was declared
+    with. `paper` takes it from the data, as its source does."""
+    needs_one = "universe" in algorithm.params.model_fields and "universe" not in request.params
+    if not needs_one or request.stance == "paper" or declaration.universe is None:
+        return request.params
+    return request.params | declaration.model_dump(mode="json", include={"universe"})
 
 
 def _preview(name: str, params: WireModel, stance: Stance) -> PrivacyReport:

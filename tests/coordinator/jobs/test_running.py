@@ -218,6 +218,18 @@ def test_a_public_list_may_be_a_dataset_of_its_own(it: Office) -> None:
     assert answer.json()["errors"][0]["pointer"] == "/params/universe/dataset"
 
 
+def test_a_dataset_that_declares_its_items_need_not_be_told_them_again(it: Office) -> None:
+    made = {"kind": "universe", "format": "text", "columns": None, "rows": ["a", "b", "c", "d"]}
+    stored = it.rows(None, **made)
+    for universe in (["a", "b", "c", "d"], {"dataset": stored}):
+        dataset = it.rows(**BASKETS, universe=universe)
+        result = it.succeeded(it.submit(dataset, "set-valued", params={"epsilon": "1"}))
+        assert result["params"]["universe"] == universe
+        paper = it.job(dataset, "set-valued", params={"epsilon": "1"}, stance="paper")
+        preview = it.ask("POST", "/v1/jobs/preview", paper).json()["preview"]
+        assert "universe" in str(preview["voided_by"])
+
+
 def test_the_noise_is_that_of_the_stored_seed_which_goes_with_its_job(
     it: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
