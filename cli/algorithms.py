@@ -107,7 +107,7 @@ def _kind(about: Json, schema: Json) -> str:
         return " | ".join(dict.fromkeys(kinds))
     if "oneOf" in about:
         return "object"
-    text = str(about.get("type", about.get("const", "")))
+    text = str(about.get("const", about.get("type", "")))
     low = about.get("minimum", about.get("exclusiveMinimum"))
     high = about.get("maximum", about.get("exclusiveMaximum"))
     if low is not None or high is not None:

@@ -13,7 +13,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, Final
 
 from fastapi import Query as Parameter
@@ -240,7 +240,8 @@ def _choices(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> list
         return _choices(_resolved(field_schema, schema), schema)
     if "anyOf" in field_schema:
         parts = [part for part in field_schema["anyOf"] if part.get("type") != "null"]
-        return _choices(parts[0], schema) if len(parts) == 1 else []
+        choices_of_parts = [_choices(part, schema) for part in parts]
+        return [*chain.from_iterable(choices_of_parts)] if all(choices_of_parts) else []
     if field_schema.get("type") == "boolean":
         return ["true", "false"]
     found = field_schema.get("enum", [field_schema["const"]] if "const" in field_schema else [])
