@@ -209,9 +209,9 @@ def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
     """The privacy report: the expected error, who would have to collude to learn more, and what is
     not protected, public and assumed; `full`: every statement whole, and the source's claim."""
     # Loaded only here: few commands print a report.
-    from tacit.report.text import brief, brief_text, price_in_rho
+    from tacit.report.text import brief, brief_text, forecast_of_a_job, price_in_rho
 
-    for line in error_lines(report):
+    for line in (*error_lines(report), *forecast_of_a_job(report.get("error"))):
         say(line)
     if (in_rho := price_in_rho(dict(report))) is not None:
         say(in_rho)

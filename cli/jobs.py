@@ -343,7 +343,10 @@ def preview_job(
     stance: Stance = "sound",
     full: Full = False,
 ) -> Answer:
-    """What a job would cost and what would be verified. Nothing is queued or spent."""
+    """What a job would cost, whether its result will be useful, and what would be verified.
+
+    Nothing is queued or spent.
+    """
     job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
     job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
     with target.coordinator() as client:

@@ -45,6 +45,7 @@ from coordinator.store.jobs import Filter, JobRow
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.records.text_files import cell_value
 from tacit.report.model import PrivacyReport
+from tacit.report.text import forecast_of_a_job
 
 router = console_router()
 
@@ -100,6 +101,7 @@ async def start_job(visit: Operator, services: Services) -> Response:
         given={name: value for name, value in form.items() if name not in ("csrf", "go")},
         charge=results.price_shown(prepared.price),
         report=prepared.report,
+        forecast=forecast_of_a_job(prepared.report.error),
         key=secrets.token_urlsafe(16),
         body=json.dumps(request.model_dump(mode="json", exclude_none=True), indent=2),
     )
@@ -410,7 +412,8 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
             "report": PrivacyReport.model_validate_json(content),
             "table": await asyncio.to_thread(table, stored, document),
         }
-    return values
+    report = values["report"]
+    return values | {"forecast": [] if report is None else forecast_of_a_job(report.error)}
 
 
 @dataclass(frozen=True)

@@ -229,6 +229,29 @@ def plain_words(report: PrivacyReport) -> str:
     return "\n".join(page) + "\n"
 
 
+def forecast_of_a_job(error: Json | None) -> list[str]:
+    """Whether the result of a job will be useful, weak or noise, and what the run takes. `error`:
+    that of its report; empty where the algorithm has no forecast."""
+    error = error or {}
+    other, work = error.get("of_the_other_method") or {}, error.get("work")
+    sentences = [f"The result {_worth(error['verdict'])}."] if "verdict" in error else []
+    if "verdict" in other:
+        sentences.append(f"That of method {other['method']} {_worth(other['verdict'])}.")
+    if work is not None:
+        sentences.append(
+            f"The run takes about {work['cpu_s']} s of one core and {work['memory_mb']} MB, and "
+            f"{work['cpu_s_of_a_million']} s and {work['memory_mb_of_a_million']} MB more for each "
+            "million items of all records together."
+        )
+    return sentences
+
+
+def _worth(verdict: str) -> str:
+    word, _, figure = verdict.partition(": ")
+    expected = {"unknown": "may be of use or noise", "noise": "is expected to be noise"}
+    return f"{expected.get(word, f'is expected to be {word}')}: {figure}"
+
+
 def price_in_rho(report: Json) -> str | None:
     """What a round costs under the query's own assumption, in rho and in epsilon at its delta; None
     where its noise is not Gaussian."""

@@ -28,6 +28,7 @@ from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import JobRow
 from tacit.errors import Invalid
+from tacit.report.text import forecast_of_a_job
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import OWN, Browser
 from tests.coordinator.console.test_rounds import EVIL
@@ -74,6 +75,7 @@ async def test_a_job_and_its_result_as_the_api_tells_them(it: Office, done: str)
     assert f"epsilon {shown['budget']['charged']['epsilon']}" in text
     for line in report["verified"]:
         assert line["description"] in text
+    assert all(line in text for line in forecast_of_a_job(report["error"]))
     for name in result["plots"]:
         source = f"/console/jobs/{done}/plots/{name}.svg"
         assert f'<img src="{source}"' in page.text
@@ -133,6 +135,8 @@ async def test_a_job_is_started_once_after_its_price_and_followed(it: Office) ->
     assert f"epsilon {asked['charge']['reserved']['epsilon']}" in text
     for line in asked["preview"]["verified"]:
         assert line["description"] in text
+    assert all(line in text for line in forecast_of_a_job(asked["preview"]["error"]))
+    assert "The result is expected to be" in text
     assert it.ledger(dataset)["reserved"]["epsilon"] == "0"
     form = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page.text))
     form = {name: html.unescape(value) for name, value in form.items()}
