@@ -31,7 +31,7 @@ from algorithms.counts.released_files import FileErrors, Named, errors_of_counts
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
 from algorithms.drawing import BLUE, COLOURS
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
-from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
+from algorithms.sequential_ngram.evaluation import Text, commonest, evaluate, released_patterns
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.joining import Multiset
 from algorithms.sequential_ngram.parameters import (
@@ -56,6 +56,8 @@ _BEAT_ROWS: Final = 16_384
 _MEASURED: Final = "released"
 _ESTIMATED: Final = "estimated"
 _EXTENDED: Final = "extended"
+_BEYOND_NOISE: Final = "beyond noise"
+_MAY_BE_NOISE: Final = "may be noise"
 
 RESULT: Final = {
     "l_max": "items of a sequence that counted",
@@ -63,7 +65,8 @@ RESULT: Final = {
     "rows": "how many distinct ones",
     "grams": "how many grams of up to n_max items are released",
     "extended_grams": "how many longer ones",
-    "patterns": "the ten most frequent grams of two or more items, and their counts",
+    "patterns": "the ten most frequent grams of two or more items, their counts, and what these "
+    "rest on",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
     "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
@@ -71,7 +74,9 @@ RESULT: Final = {
     "grams.csv": "one line for each gram: its count, its length, whether it was measured "
     "(released), filled in (estimated) or made longer by the Markov assumption (extended), its "
     "items",
-    "patterns.csv": "the top_k most frequent grams of two or more items",
+    "patterns.csv": "the top_k most frequent grams of two or more items. Evidence: beyond noise "
+    "(noise alone makes such a gram in at most one of 20 releases), may be noise, or estimated "
+    "(not measured)",
 }
 
 
@@ -100,8 +105,7 @@ def published(
     context: Context,
 ) -> Outcome:
     """Everything that leaves a run: a function of noisy counts and public choices."""
-    patterns = released_patterns(release.grams, params.top_k)
-    named = [([universe[item] for item in gram], count) for gram, count in patterns]
+    patterns = _patterns(release.grams, params.top_k, universe)
     known = release.grams.bounds[release.grams.extended - 1]
     context.progress(0.85, "writing")
     return Outcome(
@@ -111,7 +115,7 @@ def published(
             "rows": int(release.synthetic.counts.size),
             "grams": known,
             "extended_grams": release.grams.size - known,
-            "patterns": [{"items": items, "count": count} for items, count in named[:10]],
+            "patterns": patterns[:10],
         },
         report=ngram_report(
             params,
@@ -127,7 +131,7 @@ def published(
                 _synthetic(release.synthetic, universe, context),
             ),
             _grams_file(release.grams, universe, context),
-            _patterns_file(named),
+            _patterns_file(patterns),
         ),
         plots=plots_of(release),
     )
@@ -216,11 +220,22 @@ def _named(
         yield [universe[item] for item in items], count
 
 
-def _patterns_file(patterns: list[Named]) -> ResultFile:
+def _patterns(grams: Grams, count: int, universe: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The most frequent grams of two or more items, each with what its count rests on."""
+    measured = np.where(grams.beyond_noise, _BEYOND_NOISE, _MAY_BE_NOISE)
+    evidence = np.where(grams.measured, measured, _ESTIMATED)[commonest(grams, count)].tolist()
+    return [
+        {"items": [universe[item] for item in gram], "count": number, "evidence": rests_on}
+        for (gram, number), rests_on in zip(released_patterns(grams, count), evidence, strict=True)
+    ]
+
+
+def _patterns_file(patterns: list[dict[str, Any]]) -> ResultFile:
     text = io.StringIO()
-    text.write(line_of(("rank", "count", "length", "items")))
-    for rank, (items, count) in enumerate(patterns, start=1):
-        text.write(line_of((rank, count, len(items), listed(items))))
+    text.write(line_of(("rank", "count", "length", "evidence", "items")))
+    for rank, row in enumerate(patterns, start=1):
+        items = row["items"]
+        text.write(line_of((rank, row["count"], len(items), row["evidence"], listed(items))))
     return ResultFile.csv("patterns.csv", text.getvalue(), "the most frequent patterns")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from algorithms.contract import Context
 from algorithms.counts.contract import AdaptiveCounting, Answer, Numbers, Question, drive, within
 from algorithms.counts.keeper import Add, KeeperSource
-from algorithms.sequential_ngram.settings import Settings, TreeTooLarge
+from algorithms.sequential_ngram.settings import Settings, TreeTooLarge, empty_threshold
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, LengthsByRange, Successors
 from tacit.records.items import Sequences
@@ -25,6 +26,9 @@ from tacit.records.items import Sequences
 Places = NDArray[np.int32]
 Values = NDArray[Any]
 """Whole numbers (sound) or floats (paper)."""
+
+FALSE_GRAM_IN_RELEASES: Final = 20
+"""In at most one of so many releases a gram that nobody has is said to be beyond noise."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ class Tree:
             )
         )
 
+    @property
+    def draws(self) -> int:
+        """How many counts have noise."""
+        return self.settings.items + (self.nodes - 1) * self.settings.symbols
+
     def thresholds(self, first: int = 0) -> NDArray[np.float64]:
         """(nodes, 1): the threshold of each node's group, from node `first` on."""
         thresholds_of_groups = np.array([spend.threshold for spend in self.spends])
@@ -90,6 +99,25 @@ class Tree:
         if self.settings.root == "all":
             result[0] = True
         result[0, -1] = False
+        return result
+
+    @property
+    def beyond_noise(self) -> NDArray[np.bool_]:
+        """(N, A): whether each count of two items and more is so large that in at least 19 of 20
+        releases no gram that nobody has reaches it. Each level has an equal part of that chance,
+        and its counts equal parts of the level's."""
+        result = np.zeros(self.noisy.shape, bool)
+        for first, end in pairwise(self.bounds[1:]):
+            counts = (end - first) * self.settings.symbols
+            least = empty_threshold(
+                self.settings.l_max,
+                FALSE_GRAM_IN_RELEASES * (self.settings.n_max - 1) * counts,
+                paper=False,
+                draws=self.settings.draws,
+            )
+            groups, of_node = np.unique(self.groups[first:end], return_inverse=True)
+            thresholds = np.array([least(self.spends[group].budget) for group in groups])
+            result[first:end] = self.noisy[first:end] >= thresholds[of_node, None]
         return result
 
 

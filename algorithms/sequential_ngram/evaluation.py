@@ -191,22 +191,26 @@ def _run(runs: list[Pattern], cell: int, items: int) -> Pattern:
     return (*runs[cell // items], cell % items)
 
 
+def commonest(grams: Grams, count: int, longest: int | None = None) -> NDArray[np.int64]:
+    """The places of the most frequent grams of 2 or more items, by their released counts."""
+    last = grams.longest if longest is None else min(longest, grams.longest)
+    if last < 2:
+        return np.zeros(0, np.int64)
+    candidates = np.arange(grams.bounds[1], grams.bounds[last])
+    return candidates[np.argsort(-grams.counts[candidates], kind="stable")[:count]]
+
+
 def released_patterns(
     grams: Grams, count: int, longest: int | None = None
 ) -> list[tuple[Pattern, int]]:
     """The most frequent grams of 2 or more items, in the same order, by their released counts."""
-    last = grams.longest if longest is None else min(longest, grams.longest)
-    if last < 2:
-        return []
-    candidates = np.arange(grams.bounds[1], grams.bounds[last])
-    best = candidates[np.argsort(-grams.counts[candidates], kind="stable")[:count]]
     lengths = grams.lengths
     return [
         (
-            tuple(grams.listed(best[place : place + 1], int(lengths[gram]))[0].tolist()),
+            tuple(grams.listed(np.array([gram]), int(lengths[gram]))[0].tolist()),
             int(grams.counts[gram]),
         )
-        for place, gram in enumerate(best.tolist())
+        for gram in commonest(grams, count, longest).tolist()
     ]
 
 

@@ -22,7 +22,8 @@ class Grams:
 
     bounds: where each length begins, and G (bounds[n - 1]: length n); parents: the gram without its
     last item; links: the longest proper suffix that is in the table (-1: the empty gram, both);
-    counts: at least 1; measured (G,): whether the count reached its threshold. From `extended` on
+    counts: at least 1; measured (G,): whether the count reached its threshold; beyond_noise (G,):
+    whether it is larger than noise alone makes any count of 19 in 20 releases. From `extended` on
     (a length) grams are estimated by the Markov assumption.
     """
 
@@ -32,6 +33,7 @@ class Grams:
     links: Places
     counts: Ints
     measured: NDArray[np.bool_]
+    beyond_noise: NDArray[np.bool_]
     extended: int
 
     @property
@@ -77,6 +79,7 @@ class Grams:
             np.array([gram[-1] for gram in ordered], np.int32),
             np.array([suffix(gram) for gram in ordered], np.int32),
             np.array([counts[gram] for gram in ordered], np.int64),
+            np.ones(len(ordered), bool),
             np.ones(len(ordered), bool),
             longest + 1,
         )

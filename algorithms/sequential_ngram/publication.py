@@ -176,6 +176,7 @@ def released_grams(tree: Tree, adjusted: NDArray[np.float64]) -> Grams:
         links,
         whole[nodes, items],
         tree.passed[nodes, items],
+        tree.beyond_noise[nodes, items],
         len(bounds),
     )
 
@@ -206,6 +207,7 @@ def extended(
             np.concatenate((result.links, twos)),
             np.concatenate((result.counts, counts)),
             np.concatenate((result.measured, np.zeros(counts.size, bool))),
+            np.concatenate((result.beyond_noise, np.zeros(counts.size, bool))),
             result.extended,
         )
     return result
@@ -433,7 +435,7 @@ class Transcript:
         return cls(
             settings,
             tree.nodes,
-            settings.items + (tree.nodes - 1) * settings.symbols,
+            tree.draws,
             settings.epsilon - min(spend.left for spend in tree.spends),
             tuple(sorted({spend.budget for spend in tree.spends}, reverse=True)),
         )

@@ -59,6 +59,27 @@ def context(stance: Stance = "sound") -> SequentialContext:
     return SequentialContext(bytes(range(32)))
 
 
+def test_a_pattern_that_nobody_has_is_not_said_to_be_beyond_noise() -> None:
+    """In at most 5 of 100 releases one may be: more than 14 have a chance below 0.0002."""
+    universe = tuple(str(item) for item in range(400))
+    lists = [[str(item % 4)] for item in range(8000)] + [["5", "6"]] * 2000
+    data = Sequences.of(universe, lists)
+    asked = Parameters(epsilon="1", universe=universe, l_max=4, n_max=3)
+    evidence: dict[str, int] = {}
+    wrong = 0
+    for seed in range(100):
+        patterns = run(data, asked, "sound", SequentialContext(bytes([seed] * 32))).result[
+            "patterns"
+        ]
+        assert patterns[0]["items"] == ["5", "6"]
+        assert patterns[0]["evidence"] == "beyond noise"
+        for row in patterns[1:]:
+            evidence[row["evidence"]] = evidence.get(row["evidence"], 0) + 1
+        wrong += any(row["evidence"] == "beyond noise" for row in patterns[1:])
+    assert wrong <= 14
+    assert evidence["may be noise"] > 100  # there were some to be wrong about
+
+
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
@@ -135,6 +156,7 @@ def test_a_release() -> None:
     patterns = list(csv.DictReader(io.StringIO(files["patterns.csv"])))
     assert len(patterns) == 7
     assert all(counts[row["items"]] == int(row["count"]) for row in patterns)
+    assert {row["evidence"] for row in patterns} == {"beyond noise"}
     assert outcome.evaluation is None
     assert ALGORITHM.federated == {"rounds": "stance sound"}
 
