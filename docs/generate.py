@@ -6,6 +6,7 @@ python -m docs.generate --check    # exit code 1 if a page is not what the code 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -98,27 +99,26 @@ _AT: Final = ("home", "url", "token")
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options: a table for each group."""
+    """Every command with its arguments and options, by group."""
     from cli.main import Commands, app
 
     group = typer.main.get_command(app)
     assert isinstance(group, Commands)
     group.commands = group.loaded()
-    lines = [CLI_HEAD, *_command_group("tacit", group)]
+    head = ["| command | what it does | options |", "|---|---|---|"]
+    lines = [CLI_HEAD, *head, *_command_rows("tacit", group)]
     return HEAD + "\n".join(lines).rstrip() + "\n"
 
 
-def _command_group(path: str, group: Any) -> list[str]:
-    """A heading, a table of the group's own commands, then the groups inside it."""
+def _command_rows(path: str, group: Any) -> list[str]:
+    """A row for each command of the group, then the groups inside it, each after its name."""
     inside = {name: item for name, item in group.commands.items() if hasattr(item, "commands")}
-    lines = [f"## `{path}`\n", f"{_one_line(group.help)}\n"]
     own = [(name, item) for name, item in group.commands.items() if name not in inside]
-    if own:
-        lines += ["| command | what it does | options |", "|---|---|---|"]
-        lines += [*(_command_row(f"{path} {name}", item) for name, item in own), ""]
+    rows = [_command_row(f"{path} {name}", item) for name, item in own]
     for name, item in inside.items():
-        lines += _command_group(f"{path} {name}", item)
-    return lines
+        rows.append(f"| **`{path} {name}`** | **{_one_line(item.help)}** | |")
+        rows += _command_rows(f"{path} {name}", item)
+    return rows
 
 
 def _command_row(path: str, command: Any) -> str:
@@ -184,9 +184,11 @@ def api_page() -> str:
         document = api_document(service)
         lines += [f"## {service.capitalize()}\n", "| route | what it does |", "|---|---|"]
         for path, operations in sorted(document["paths"].items()):
-            for method, operation in operations.items():
-                summary = operation.get("summary", "")
-                lines.append(f"| `{method.upper()} {path}` | {summary} |")
+            said = [
+                f"`{method.upper()}`: {operation.get('summary', '')}"
+                for method, operation in operations.items()
+            ]
+            lines.append(f"| `{path}` | {'<br>'.join(said)} |")
         lines.append("")
     return HEAD + "\n".join(lines).rstrip() + "\n"
 
@@ -208,15 +210,42 @@ def algorithm_page(name: str) -> str:
     ]
     rows = parameters(item["parameters"])
     metrics = [field for field, *_ in rows if field.startswith("evaluate.")]
+    plain = _plain_members(rows)
+    folded = {field for members in plain.values() for field, *_ in members}
     for field, kind, default, meaning in rows:
-        if field in metrics:
+        if field in metrics or field in folded:
             continue
         if field == "evaluate":
             meaning = _evaluation([each.partition(".")[2] for each in metrics])
+        if field in plain:
+            meaning = "; ".join(filter(None, (meaning, _listed(field, plain[field]))))
         lines.append(f"| `{field}` | {_cell(kind)} | {_cell(default)} | {_cell(meaning)} |")
     lines += ["\n| result | what it is |", "|---|---|"]
     lines += [f"| `{field}` | {_cell(text)} |" for field, text in item["result"].items()]
     return _between(_algorithm_file(name), lines)
+
+
+Row = tuple[str, str, str, str]
+"""A parameter: its field, kind, default and meaning."""
+
+
+def _plain_members(rows: list[Row]) -> dict[str, list[Row]]:
+    """Members of a parameter whose names say all, by parameter; a single one keeps its row."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        parent = re.split(r"[.\[]", row[0])[0]
+        if parent != row[0] and not row[3]:
+            found.setdefault(parent, []).append(row)
+    return {parent: members for parent, members in found.items() if len(members) > 1}
+
+
+def _listed(parent: str, members: list[Row]) -> str:
+    """These members in one sentence, with their kinds and defaults."""
+    said = []
+    for field, kind, default, _ in members:
+        name = field.removeprefix(parent).removeprefix(".")
+        said.append(f"`{name}` ({kind}{'' if default == '-' else f', {default}'})")
+    return f"has {', '.join(said)}"
 
 
 def _evaluation(metrics: list[str]) -> str:

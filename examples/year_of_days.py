@@ -2,7 +2,7 @@
 
     python year_of_days.py
 
-It needs no service. The figures are those of docs/explanation/budgets-in-epsilon-and-rho.md.
+It needs no service. The figures are those of docs/spec/budget.md.
 """
 
 from fractions import Fraction

@@ -194,9 +194,9 @@ def _pair(one: int, other: int) -> Pair:
     return (one, other) if one < other else (other, one)
 
 
-# An object of one node for each vertex exists exactly then (spec: path-publishing, sections 0 and
-# 7). Edges ab and ac without an edge bc force each other: both leave a, or both enter it. A graph
-# has a transitive orientation if and only if no chain of such steps forces an edge both ways.
+# An object of one node for each vertex exists exactly then (spec: path-publishing, section 7).
+# Edges ab and ac without an edge bc force each other: both leave a, or both enter it. A graph has a
+# transitive orientation if and only if no chain of such steps forces an edge both ways.
 # Source: M. C. Golumbic, Algorithmic Graph Theory and Perfect Graphs, theorem 5.1.
 
 

@@ -1,6 +1,6 @@
 """Pages of API tokens and of the audit: who may do what here, and who did.
 
-Spec: console, section 5.10.
+Spec: console, section 5.
 """
 
 from __future__ import annotations

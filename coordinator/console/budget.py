@@ -1,6 +1,6 @@
 """The page of the budget: how much was released about one curator, and how long the rest lasts.
 
-Spec: console, section 5.6.
+Spec: console, section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pages of datasets: what is kept, of what is left of its budget, handing one in, deleting one.
 
-No page shows a row. Spec: console, section 5.8.
+No page shows a row. Spec: console, section 5.
 """
 
 from __future__ import annotations

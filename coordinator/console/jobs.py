@@ -2,7 +2,7 @@
 
 The form is made from the algorithm's schema, keeps its state in its own fields, and shows the price
 before the job starts. An analyst sees jobs that succeeded, without their times; only an operator
-sees the comparison with the true data. Spec: console, section 5.8.
+sees the comparison with the true data. Spec: console, section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pages of the ledger, and what an operator changes there: limits, and events of curators.
 
-Spec: console, section 5.6.
+Spec: console, section 5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages for watching a deployment: the first page, and the page of the flow of contributions.
 
 What is wrong, what the next step is, whether contributions arrive, and where they stop. Spec:
-console, sections 5.1 and 5.7.
+console, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An aggregator is paired by its fingerprint, typed from what its operator gave; no page shows it
 before. An invitation here is the coordinator's own part alone: no field takes an aggregator's.
-Spec: console, section 5.9.
+Spec: console, section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pages of queries: which questions exist, on which schedule, and what they gave.
 
-Spec: console, section 5.4.
+Spec: console, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A query as a form: its fields with plain defaults, and the query that they make; the state is in the
 form alone. Nothing here suggests a bound: bounds come from a meter's data sheet. Spec: console,
-section 5.5.
+section 5.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ MECHANISMS: Final = {
 
 
 # Five steps from a question in plain words to a query, with its price before a round is opened. The
-# form itself holds the state. Spec: console, section 5.5.
+# form itself holds the state. Spec: console, section 5.
 
 _LAST: Final = len(STEPS)
 _MOST_GROUPS: Final = 500

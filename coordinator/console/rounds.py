@@ -1,7 +1,6 @@
 """Pages of rounds: open one, follow it, close it early, abort it; its result and its evidence.
 
-What cannot be undone asks on a page of its own, which states the cost. Spec: console, sections 5.2
-and 5.3.
+What cannot be undone asks on a page of its own, which states the cost. Spec: console, section 5.
 """
 
 from __future__ import annotations

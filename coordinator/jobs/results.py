@@ -206,8 +206,8 @@ def _to_disk(directory: Path) -> None:
             os.close(descriptor)
 
 
-# Only published parts are compared: times of jobs depend on the data. Spec: console, sections 5.8,
-# 7.
+# Only published parts are compared: times of jobs depend on the data. Spec: console, sections 5
+# and 7.
 
 FEWEST: Final = 2
 MOST: Final = 4

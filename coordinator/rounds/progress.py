@@ -3,7 +3,7 @@ documents of rounds that the API and the console show.
 
 A round is complete when each of its curators has delivered or is refused; a party can refuse for
 its own curators only. Also how many pieces each aggregator reports, and counts of where
-contributions stop; no contribution itself. Spec: console, sections 5.3, 5.7 and 7.
+contributions stop; no contribution itself. Spec: console, sections 5 and 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All pages of the curator's console, and what they need of the service; the page of the parties.
 
 That page lists their coordinators, aggregators and keys, and enrols another (spec: console, section
-6.5). A join token's services and fingerprints are shown before anything is sent. Until then only
+6). A join token's services and fingerprints are shown before anything is sent. Until then only
 the form has the token.
 """
 

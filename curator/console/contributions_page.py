@@ -1,6 +1,6 @@
 """What left a curator: all answers, one answer, what is left; and the curators of a process.
 
-Spec: console, sections 6.1 to 6.3.
+Spec: console, section 6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The default policy, an operator's for one curator, and an owner's own, in sentences; each can be
 tried on the past before it holds. Stop and start again, on pages that say what that means before it
-is done. Spec: console, sections 6.5 and 6.6.
+is done. Spec: console, section 6.
 """
 
 from __future__ import annotations

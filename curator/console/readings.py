@@ -2,7 +2,7 @@
 
 An operator sees counts, times and units, never a value. A curator's own readings are for its owner
 alone, with the answers that used them. An imported file goes through this process into the store
-and nowhere else. Spec: console, sections 6.3 and 6.4.
+and nowhere else. Spec: console, section 6.
 """
 
 from __future__ import annotations

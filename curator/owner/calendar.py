@@ -3,7 +3,7 @@
 Times and counts; never a value. How often a device reads is the median of the times between its
 readings. Where a gap is longer, as many are missing as the gap has room for, evenly spread; each
 belongs to the day in which it falls. Days are those of a zone, so a day on which clocks change
-has 23 or 25 hours. Spec: console, section 6.4.
+has 23 or 25 hours. Spec: console, section 6.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ one would have no effect and is refused.
 
 A trial computes which rounds of the last days a curator would have answered: a curator that was
 asked in each of them, with an empty ledger at the start, is asked again in their order. Nothing is
-written, and no reading is looked at. Spec: console, section 6.5.
+written, and no reading is looked at. Spec: console, section 6.
 """
 
 from __future__ import annotations

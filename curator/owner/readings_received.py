@@ -1,6 +1,6 @@
 """The flow of readings: received by the hour, silent devices, completeness of a register.
 
-Counts, times and units; never a value. Spec: console, sections 6.4 and 7, row 19.
+Counts, times and units; never a value. Spec: console, sections 6 and 7.
 """
 
 from __future__ import annotations

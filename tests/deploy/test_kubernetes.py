@@ -118,7 +118,7 @@ def test_every_setting_exists(name: str) -> None:
 
 
 def test_every_secret_is_one_that_the_page_makes() -> None:
-    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     for kustomization in ("services", "postgres", "workers"):
         for workload in workloads(built(kustomization)).values():
             for volume in workload["spec"]["template"]["spec"]["volumes"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import re
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -17,15 +17,11 @@ from algorithms.contract import Algorithm, SequentialContext
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
-_FILE = re.compile(r"```python\n# algorithms/(\S+)\n(.*?)```", re.DOTALL)
+FOLDER = Path(__file__).parents[2] / "examples" / "column_total"
 
 
 def test_the_algorithm_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in _FILE.findall(PAGE.read_text("utf-8")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, "utf-8")
+    shutil.copytree(FOLDER, tmp_path / FOLDER.name)
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     found: Algorithm = import_module("algorithms.column_total").ALGORITHM

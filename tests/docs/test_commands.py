@@ -73,4 +73,4 @@ def test_what_does_not_exist_is_found() -> None:
     page = "```bash\ntacit rund list\n```\n\n    tacit round list --stat open | wc -l\n"
     found = [problems_of(words_of(command)) for command in shown(page)]
     assert found == [["no command rund"], ["no option --stat"]]
-    assert sum(len(list(shown(page.read_text(encoding="utf-8")))) for page in PAGES) > 150
+    assert sum(len(list(shown(page.read_text(encoding="utf-8")))) for page in PAGES) > 100

@@ -17,7 +17,7 @@ PARTS = re.compile(r"/live$|/progress$|\.(json|zip|csv)$|/static/|/(plots|files)
 
 def table(service: str) -> dict[str, list[str]]:
     """Page to the routes that tell the same."""
-    text = (DOCS / "reference/console.md").read_text(encoding="utf-8")
+    text = (DOCS / "how-to/console.md").read_text(encoding="utf-8")
     part = text.partition(f"## {service.capitalize()}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \|[^|]+\|[^|]+\|([^|]*)\|$", part, re.MULTILINE)
     return {page: re.findall(r"`([A-Z]+ [^`]+)`", routes) for page, routes in rows}

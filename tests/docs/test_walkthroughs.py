@@ -22,6 +22,7 @@ def test_the_tutorial_is_true(tmp_path: Path) -> None:
 def test_the_run_by_curl_is_true(tmp_path: Path) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1", "AGGREGATOR_2", "AGGREGATOR_3", "CURATOR")
     ports = zip(names, free_ports(len(names)), strict=True)
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     walk(DOCS / "how-to" / "curl.md", tmp_path, {f"{name}_PORT": str(port) for name, port in ports})
 
 
@@ -32,12 +33,12 @@ def test_a_service_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["backup", "deploy", "keys", "upgrade"])
+@pytest.mark.parametrize("name", ["how-to/backup", "how-to/deploy", "how-to/upgrade", "spec/keys"])
 def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1")
     ports = zip(names, free_ports(len(names)), strict=True)
     around = {f"{each}_PORT": str(port) for each, port in ports} | {"COLUMNS": "110"}
-    walk(DOCS / "how-to" / f"{name}.md", tmp_path, around)
+    walk(DOCS / f"{name}.md", tmp_path, around)
 
 
 @pytest.mark.slow

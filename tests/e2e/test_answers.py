@@ -1,5 +1,5 @@
 """An owner checks that its answer was used as agreed, through its own service (spec: console,
-section 6.3). Coordinator, aggregators and curators are real."""
+section 6). Coordinator, aggregators and curators are real."""
 
 from __future__ import annotations
 

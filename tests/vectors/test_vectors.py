@@ -1,4 +1,4 @@
-"""The promise of docs/explanation/stability.md: bytes that are signed, hashed or sealed are those
+"""The promise of docs/how-to/upgrade.md: bytes that are signed, hashed or sealed are those
 of the files here. Each is made again by the product's functions, and by hand as the pages say.
 """
 

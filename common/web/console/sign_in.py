@@ -1,6 +1,6 @@
 """Signing in and out, and the one-time codes by which `tacit console` opens a browser.
 
-Spec: console, sections 3 and 5.11.
+Spec: console, sections 3 and 5.
 """
 
 from __future__ import annotations

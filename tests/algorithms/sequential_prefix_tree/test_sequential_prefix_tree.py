@@ -148,7 +148,7 @@ def test_isotonic_is_pool_adjacent_violators() -> None:
 
 
 def test_the_printed_consistency_breaks_its_own_constraints() -> None:
-    """Spec: sequential-prefix-tree, section 4.5.
+    """Spec: sequential-prefix-tree, section 4, point 4.5.
 
     A child above its parent, and negative counts; the projection has neither.
     """

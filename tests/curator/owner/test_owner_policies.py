@@ -1,5 +1,5 @@
 """An owner's own policy: stricter than its operator's, and both are asked; and a policy that is
-tried on the past (spec: console, section 6.5)."""
+tried on the past (spec: console, section 6)."""
 
 from __future__ import annotations
 
