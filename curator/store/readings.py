@@ -2,13 +2,26 @@
 
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
 database. An insert never replaces; an earlier row is recognised by its random id.
+
+Writers on PostgreSQL (SQLite has one at a time): what a writer reads and then changes, or finds
+absent and adds, belongs to its curators: rows of readings and counters, newest readings, counts,
+and its part of the hourly counts. Curators are in `SHARDS` shards by key, and a transaction locks
+those of all its curators at its start (`lock_curators`), so whatever of this two writers both
+touch, the second waits for the first at a shard. Locks are taken in one order,
+
+    shards, ascending < keys of new registers < keys of new devices < cuts of blocks
+
+each until the transaction ends, none of them twice. Thus who waits holds only locks before the one
+that it waits for, and no circle of writers can wait for each other: its highest lock would have a
+holder that waits for a higher one. Rows add no waits between writers, as those of a row hold its
+shard; of others' transactions only a policy or a stop waits for a row, one, and holds no other.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,9 +29,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    bindparam,
+    case,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
+from sqlalchemy import Row as RowOf
 
-from common.store.database import exclusive
+from common.store.database import exclusive, lock_key
 from common.store.transactions import Transaction
 from curator.store import blocks
 from curator.store.tables import (
@@ -45,10 +70,35 @@ _INSERT = (
 )
 
 
+SHARDS = 256
+"""Curators are spread over this many, by key."""
+_LOCK = text(
+    "SELECT pg_advisory_xact_lock(:readings, shard) "
+    "FROM unnest(CAST(:shards AS integer[])) AS shard"
+)
+"""In the order of the list. Locks of two numbers are apart from those of one (`exclusive`)."""
+_READINGS = lock_key("readings") >> 32
+
+
+async def lock_curators(transaction: Transaction, curators: Iterable[int] | Ints) -> int:
+    """Lock out other writers of these curators' readings until the transaction ends: before the
+    first statement that reads or writes any. `curators`: keys, in any order.
+
+    Answers the lowest of their shards, 0 for none: a number that the transaction has for itself.
+    """
+    if transaction.dialect.name != "postgresql":
+        return 0
+    keys = np.fromiter(curators, np.int64)
+    shards: list[int] = np.unique(keys % SHARDS).tolist() or [0]
+    await transaction.execute(_LOCK, {"readings": _READINGS, "shards": shards})
+    return shards[0]
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 
 # Asked for every party of a round: made once, and so compiled once.
+_REGISTERS = select(registers).order_by(registers.c.key)
 _REGISTER = select(registers.c.key).where(
     registers.c.name == bindparam("name"), registers.c.base == bindparam("base")
 )
@@ -96,11 +146,23 @@ async def kept_registers(
     The catalogue defines the base unit of a register; for a name that it does not have, the stored
     one is used, or else the first that is requested.
     """
-    await exclusive(transaction, "register keys")
-    rows = list(await transaction.execute(select(registers).order_by(registers.c.key)))
+    kept, added = _kept(names, (await transaction.execute(_REGISTERS)).all())
+    if added:
+        await exclusive(transaction, "register keys")
+        kept, added = _kept(names, (await transaction.execute(_REGISTERS)).all())
+    if added:  # no other transaction did meanwhile
+        await transaction.execute(insert(registers), added)
+    return kept
+
+
+def _kept(
+    names: Sequence[tuple[str, str]], rows: Sequence[RowOf[Any]]
+) -> tuple[dict[str, KeptRegister], list[dict[str, Any]]]:
+    """Registers by name, and the rows of those that are new."""
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
     kept: dict[str, KeptRegister] = {}
+    added = []
     for name, register in names:
         if name in kept:
             continue
@@ -108,11 +170,9 @@ async def kept_registers(
         base = first.get(name, register) if standard is None else standard.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)
-            await transaction.execute(
-                insert(registers).values(key=keys[name, base], name=name, base=base)
-            )
+            added.append({"key": keys[name, base], "name": name, "base": base})
         kept[name] = KeptRegister(keys[name, base], base)
-    return kept
+    return kept, added
 
 
 async def register_bases(transaction: Transaction, name: str) -> list[str]:
@@ -184,9 +244,11 @@ async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, int, str]]) -> 
 
 
 async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-    """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
-    # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
-    await exclusive(transaction, "readings")
+    """Store rows; answers (index, same content) of those whose key was taken, the rest is new.
+
+    The transaction has locked their curators (`lock_curators`): no key of the database spans rows
+    and blocks.
+    """
     quantity_of = await blocks.quantities(transaction, [row[:3] for row in rows])
     free = (
         [i for i, row in enumerate(rows) if row[:3] not in quantity_of]
