@@ -63,6 +63,11 @@ class PostgresqlDatabase(Database):
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine, self.counts = engine, Counts()
+        # Each has the options of its connections once, instead of at each transaction's start.
+        self._reader = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
     def dialect(self) -> Dialect:
@@ -81,15 +86,12 @@ class PostgresqlDatabase(Database):
     async def reading(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
         """A transaction that only reads; `large` makes no difference to a server."""
         self.counts.reading += 1
-        async with self.engine.connect() as connection:
-            await connection.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+        async with self._reader.connect() as connection:
             yield PostgresqlTransaction(connection, self.counts)
 
     async def version(self) -> Hashable:
         """Which transactions have ended: those of other databases of the server count as well."""
-        async with self.engine.connect() as connection:
+        async with self._single.connect() as connection:
             result = await connection.execute(_VERSION)
             return str(result.scalar_one())
 
