@@ -27,6 +27,7 @@ class PostgresqlTransaction(Transaction):
 
     def __init__(self, connection: AsyncConnection, counts: Counts) -> None:
         self._connection, self._counts = connection, counts
+        self._begun = False
 
     @property
     def dialect(self) -> Dialect:
@@ -43,13 +44,15 @@ class PostgresqlTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
+        self._begun = True
         return await self._connection.execute(statement, parameters)
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What the awaitable that `work` returns for the `asyncpg.Connection` gives."""
         self._counts.statements += 1
-        # The adapter begins its transaction with its first statement, and knows of none of `work`.
-        await self._connection.execute(text("SELECT 1"))
+        if not self._begun:  # the adapter begins with its first statement, and knows none of `work`
+            await self._connection.execute(text("SELECT 1"))
+            self._begun = True
         raw = await self._connection.get_raw_connection()
         return await work(raw.driver_connection)
 

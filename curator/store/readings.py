@@ -94,6 +94,35 @@ async def lock_curators(transaction: Transaction, curators: Iterable[int] | Ints
     return shards[0]
 
 
+_ARRAYS = {
+    "register": "integer",
+    "time": "bigint",
+    "device": "integer",
+    "curator": "integer",
+    "quantity": "bigint",
+    "random": "bigint",
+    "vector": "bytea",
+}
+
+
+def _sent(names: Sequence[str]) -> str:
+    arrays = ", ".join(f"CAST(:{name} AS {_ARRAYS[name]}[])" for name in names)
+    return f"unnest({arrays}) WITH ORDINALITY AS sent ({', '.join(names)}, place)"
+
+
+_ADD_SENT = text(
+    f"INSERT INTO reading ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608
+    f"FROM {_sent(_COLUMNS)} ORDER BY place ON CONFLICT DO NOTHING"
+)
+_SENT_TWICE = text(
+    "SELECT sent.place - 1, sent.quantity = kept.quantity "  # noqa: S608
+    "AND sent.vector IS NOT DISTINCT FROM kept.vector "
+    f"FROM {_sent([name for name in _COLUMNS if name != 'curator'])} "
+    "JOIN reading AS kept ON kept.register = sent.register AND kept.time = sent.time "
+    "AND kept.device = sent.device WHERE kept.random <> sent.random ORDER BY sent.place"
+)
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 
@@ -261,10 +290,11 @@ async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list
         if row[:3] in quantity_of
     ]
     if free:
-        postgresql = transaction.dialect.name == "postgresql"
-        insert_into = _insert_postgresql if postgresql else _insert_sqlite
         new = [rows[i] for i in free] if quantity_of else rows
-        conflicts = await transaction.on_driver(partial(insert_into, rows=new))
+        if transaction.dialect.name == "postgresql":
+            conflicts = await _insert_postgresql(transaction, new)
+        else:
+            conflicts = await transaction.on_driver(partial(_insert_sqlite, rows=new))
         answers += [(free[int(i)], bool(same)) for i, same in conflicts]
     return sorted(answers)
 
@@ -290,29 +320,15 @@ def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tupl
     return rows_inserted
 
 
-async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
-    await driver.execute(
-        "CREATE TEMP TABLE IF NOT EXISTS incoming (i integer, register integer, time bigint, "
-        "device integer, curator integer, quantity bigint, random bigint, vector bytea) "
-        "ON COMMIT DELETE ROWS"
-    )
-    await driver.execute("DELETE FROM incoming")
-    await driver.copy_records_to_table(
-        "incoming",
-        records=[(i, *row) for i, row in enumerate(rows)],
-        columns=["i", *_COLUMNS],
-    )
-    names = ", ".join(_COLUMNS)
-    await driver.execute(
-        f"INSERT INTO reading ({names}) SELECT {names} FROM incoming ORDER BY i "  # noqa: S608
-        "ON CONFLICT DO NOTHING"
-    )
-    rows_inserted: list[tuple[Any, Any]] = await driver.fetch(
-        "SELECT n.i, n.quantity = r.quantity AND n.vector IS NOT DISTINCT FROM r.vector "
-        "FROM incoming n JOIN reading r ON r.register = n.register AND r.time = n.time "
-        "AND r.device = n.device WHERE r.random <> n.random ORDER BY n.i"
-    )
-    return rows_inserted
+async def _insert_postgresql(
+    transaction: Transaction, rows: Sequence[Row]
+) -> list[tuple[Any, Any]]:
+    """By columns, as arrays: a temporary table would be emptied on the disk at each commit."""
+    sent = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+    if (await transaction.execute(_ADD_SENT, sent)).rowcount == len(rows):
+        return []
+    del sent["curator"]
+    return [tuple(row) for row in await transaction.execute(_SENT_TWICE, sent)]
 
 
 async def replace_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
