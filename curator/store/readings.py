@@ -3,18 +3,14 @@
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
 database. An insert never replaces; an earlier row is recognised by its random id.
 
-Writers on PostgreSQL (SQLite has one at a time): what a writer reads and then changes, or finds
-absent and adds, belongs to its curators: rows of readings and counters, newest readings, counts,
-and its part of the hourly counts. Curators are in `SHARDS` shards by key, and a transaction locks
-those of all its curators at its start (`lock_curators`), so whatever of this two writers both
-touch, the second waits for the first at a shard. Locks are taken in one order,
+Writers on PostgreSQL (spec: hot-path, section 2; SQLite has one at a time): what a writer reads and
+then changes, or finds absent and adds, belongs to its curators, down to its part of the hourly
+counts. A transaction locks the shards of all its curators at its start (`lock_curators`), so the
+second of two writers of one curator waits there. All locks are taken in one order,
 
     shards, ascending < keys of new registers < keys of new devices < cuts of blocks
 
-each until the transaction ends, none of them twice. Thus who waits holds only locks before the one
-that it waits for, and no circle of writers can wait for each other: its highest lock would have a
-holder that waits for a higher one. Rows add no waits between writers, as those of a row hold its
-shard; of others' transactions only a policy or a stop waits for a row, one, and holds no other.
+each until the transaction ends. Who waits holds only lower ones, so no writers wait in a circle.
 """
 
 from __future__ import annotations
