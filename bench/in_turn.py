@@ -1,7 +1,7 @@
 """A small round of this checkout and of another, round by round in turn.
 
-    python -m bench.in_turn CHECKOUT [--rounds 30] [--curators 1000]
-    python -m bench.in_turn --postgresql URL [--rounds 20] [--curators 1000]
+    python -m bench.in_turn CHECKOUT [--rounds 30] [--curators 1000] [--groups 0]
+    python -m bench.in_turn --postgresql URL [--rounds 20] [--curators 1000] [--groups 0]
 
 A machine that others share is half as fast from one minute to the next, so figures of two runs say
 little. Here both deployments of seven processes stand at once (`bench.rounds`, case `small`), and a
@@ -9,7 +9,8 @@ pair of rounds is a second apart: what the machine does, it does to both. Printe
 the mean of the ratios of all pairs, new / old, with its standard error. The other checkout needs
 its `.venv`; where it reads clocks of 10 ms a process, take 30 rounds or more. With `--postgresql`
 both are of this checkout: the old one's databases are SQLite's, the new one's on that server, whose
-own CPU is not counted.
+own CPU is not counted. With `--groups` each round is one over each of this many groups of 100
+curators at the same time, and figures are those of one (`bench.rounds`, case `many`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-from bench.rounds import Measured
+from bench.rounds import GROUP, Measured
 from tacit.protocol.enrolment import PartyKind
 
 FIGURES = ("cpu_ms", "cpu_ms coordinator", "cpu_ms gateway", "cpu_ms aggregators", "wall_ms")
@@ -32,26 +35,45 @@ WARMING = 5
 """Rounds that warm keys, tables and statements."""
 
 
-def serve(curators: int, *server: str) -> None:
+def serve(curators: int, groups: int, *server: str) -> None:
     """Measure a round for each line that comes, and answer with its figures."""
+    size = groups * GROUP or curators
     with tempfile.TemporaryDirectory() as directory, Measured(Path(directory), *server) as it:
-        names = [f"meter-{number:06d}" for number in range(curators)]
+        names = [f"meter-{number:06d}" for number in range(size)]
         it.enrol("gateway", PartyKind.HOST, names)
-        query = it.query("small", curators)
-        for _ in range(WARMING):
-            it.round_of(query, curators)
+        work = many(it, names) if groups else partial(it.round_of, it.query("small", size), size)
+        for _ in range(1 if groups else WARMING):
+            work()
         print("ready", flush=True)
         for _ in sys.stdin:
-            found = it.of(lambda: it.round_of(query, curators))
+            found = it.of(work, groups or 1)
             print(json.dumps({name: found[name] for name in FIGURES}), flush=True)
 
 
+def many(it: Measured, names: list[str]) -> Callable[[], None]:
+    """A round over each group of these curators, all opened together."""
+    queries = []
+    with it.deployment.coordinator.client() as client:
+        for number in range(len(names) // GROUP):
+            group = f"feeder-{number:05d}"
+            curators = names[GROUP * number : GROUP * (number + 1)]
+            client.post("/v1/groups", {"name": group, "curators": curators})
+            queries.append(it.query(group, GROUP, group=group))
+
+    def together() -> None:
+        with ThreadPoolExecutor(32) as threads:
+            opened = list(threads.map(it.opened, queries))
+        it.ended(opened, GROUP)
+
+    return together
+
+
 @contextmanager
-def deployed(checkout: Path, curators: int, *more: str) -> Iterator[Callable[[], dict[str, float]]]:
+def deployed(checkout: Path, *sizes: str) -> Iterator[Callable[[], dict[str, float]]]:
     """The services of a checkout; each call measures a round of theirs."""
     root = checkout.resolve()
     with subprocess.Popen(
-        [str(root / ".venv/bin/python"), __file__, "--serve", "--curators", str(curators), *more],
+        [str(root / ".venv/bin/python"), __file__, "--serve", *sizes],
         cwd=root,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
         stdin=subprocess.PIPE,
@@ -80,11 +102,12 @@ def main() -> None:
     parser.add_argument("checkout", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--curators", type=int, default=1000)
+    parser.add_argument("--groups", type=int, default=0)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--postgresql", help="the address of a server")
     asked, here = parser.parse_args(), Path(__file__).parents[1]
     if asked.serve:
-        serve(asked.curators, *filter(None, [asked.postgresql]))
+        serve(asked.curators, asked.groups, *filter(None, [asked.postgresql]))
         return
     if (asked.checkout is None) == (asked.postgresql is None) or asked.rounds < 2:
         parser.error("a checkout or a server to compare with, and two rounds at least")
@@ -94,8 +117,9 @@ def main() -> None:
     more = [] if asked.postgresql is None else ["--postgresql", asked.postgresql]
     pairs = []
     with ExitStack() as stack:
-        old = stack.enter_context(deployed(checkout, asked.curators))
-        new = stack.enter_context(deployed(here, asked.curators, *more))
+        sizes = ["--curators", str(asked.curators), "--groups", str(asked.groups)]
+        old = stack.enter_context(deployed(checkout, *sizes))
+        new = stack.enter_context(deployed(here, *sizes, *more))
         for number in range(asked.rounds):
             first, second = (old, new) if number % 2 else (new, old)
             figures = {first: first(), second: second()}

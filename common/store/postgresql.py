@@ -27,6 +27,7 @@ class PostgresqlTransaction(Transaction):
 
     def __init__(self, connection: AsyncConnection, counts: Counts) -> None:
         self._connection, self._counts = connection, counts
+        self._begun = False
 
     @property
     def dialect(self) -> Dialect:
@@ -43,13 +44,15 @@ class PostgresqlTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
+        self._begun = True
         return await self._connection.execute(statement, parameters)
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What the awaitable that `work` returns for the `asyncpg.Connection` gives."""
         self._counts.statements += 1
-        # The adapter begins its transaction with its first statement, and knows of none of `work`.
-        await self._connection.execute(text("SELECT 1"))
+        if not self._begun:  # the adapter begins with its first statement, and knows none of `work`
+            await self._connection.execute(text("SELECT 1"))
+            self._begun = True
         raw = await self._connection.get_raw_connection()
         return await work(raw.driver_connection)
 
@@ -63,6 +66,11 @@ class PostgresqlDatabase(Database):
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine, self.counts = engine, Counts()
+        # Each has the options of its connections once, instead of at each transaction's start.
+        self._reader = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
     def dialect(self) -> Dialect:
@@ -81,15 +89,12 @@ class PostgresqlDatabase(Database):
     async def reading(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
         """A transaction that only reads; `large` makes no difference to a server."""
         self.counts.reading += 1
-        async with self.engine.connect() as connection:
-            await connection.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+        async with self._reader.connect() as connection:
             yield PostgresqlTransaction(connection, self.counts)
 
     async def version(self) -> Hashable:
         """Which transactions have ended: those of other databases of the server count as well."""
-        async with self.engine.connect() as connection:
+        async with self._single.connect() as connection:
             result = await connection.execute(_VERSION)
             return str(result.scalar_one())
 

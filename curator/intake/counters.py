@@ -26,7 +26,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.intake.reading import MAX_STORED
 from curator.store import bulk_insert
@@ -160,8 +159,8 @@ async def take_totals(
     transaction: Transaction, sent: Mapping[Meter, Sequence[Sent]], curators: Mapping[int, int]
 ) -> dict[Meter, Merged]:
     """Store readings of many counters and the resulting deltas. `curators` maps each device to its
-    curator."""
-    await exclusive(transaction, "readings")  # what is known must not change meanwhile
+    curator; the transaction has locked them (`lock_curators`), so what is known does not change
+    meanwhile."""
     result: dict[Meter, Merged] = {}
     totals: list[tuple[int, int, int, int, int | None]] = []
     rows: list[Row] = []
@@ -194,7 +193,6 @@ async def take_columns(
     A counter that does not fall, as nearly all do, is booked by column; of the others what is
     booked follows from `merge_totals`.
     """
-    await exclusive(transaction, "readings")
     devices, first, place = np.unique(columns.devices, return_index=True, return_inverse=True)
     last = columns.times.size - 1 - np.unique(columns.devices[::-1], return_index=True)[1]
     ends = (devices, columns.times[first], columns.times[last])

@@ -180,6 +180,8 @@ class Intake:
         devices: dict[tuple[int, str], int] = {}
         corrected: set[int] = set()
         async with self._store.begin(large=len(parsed) >= LARGE_ROWS) as transaction:
+            touched = {curator for _, curator, *_ in parsed} | {curator for curator, _ in tally}
+            shard = await store.lock_curators(transaction, touched)
             if parsed:
                 registers = await store.kept_registers(
                     transaction, [(item.register, UNITS[item.unit].base) for *_, item in parsed]
@@ -226,7 +228,7 @@ class Intake:
                 (*sender, *span, duplicates[sender], corrections[sender], lates[sender])
                 for sender, span in spans.items()
             ]
-            await intake_counts.note(transaction, self._clock.now(), outcomes, latest)
+            await intake_counts.note(transaction, self._clock.now(), shard, outcomes, latest)
             await party_store.count_readings(transaction, *_tallies(tally))
         self.hosted.remember(devices)
         return [answer for answer in answers if answer is not None]
@@ -325,6 +327,7 @@ class Intake:
         not one of the register."""
         times, devices, owners, quantities = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
+            shard = await store.lock_curators(transaction, owners)
             registers = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
             suits(mismatch(register, unit, registers[register].base))
             key = registers[register].key
@@ -337,7 +340,7 @@ class Intake:
                 Status.DUPLICATE: stored.same,
                 Status.CONFLICT: ~stored.stored & ~stored.same,
             }
-            await self._note_columns(transaction, (register, key), columns, outcomes)
+            await self._note_columns(transaction, shard, (register, key), columns, outcomes)
         return _counted(outcomes)
 
     async def store_totals(
@@ -351,18 +354,20 @@ class Intake:
         nano-units."""
         times, devices, owners, totals = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
+            shard = await store.lock_curators(transaction, owners)
             registers = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
             suits(mismatch(register, unit, registers[register].base))
             key = registers[register].key
             columns_sent = Columns(times, devices, owners, totals, self._words(times.size))
             outcome_of = await take_columns(transaction, key, columns_sent, rollover)
             outcomes = {Status(name): outcome_of == at for at, name in enumerate(OUTCOMES)}
-            await self._note_columns(transaction, (register, key), columns, outcomes)
+            await self._note_columns(transaction, shard, (register, key), columns, outcomes)
         return _counted(outcomes)
 
     async def _note_columns(
         self,
         transaction: Transaction,
+        shard: int,
         register: tuple[str, int],
         columns: tuple[Ints, Ints, Ints, Ints],
         outcomes: Mapping[Status, NDArray[np.bool_]],
@@ -390,7 +395,7 @@ class Intake:
         rows = zip(*(column.tolist() for column in sent), strict=True)
         newest = [(register[1], *row) for row in rows]
         words = {status.value: count for status, count in _counted(outcomes).items()}
-        await intake_counts.note(transaction, self._clock.now(), words, newest)
+        await intake_counts.note(transaction, self._clock.now(), shard, words, newest)
 
     async def count_rejected(self, counts: Counter[int], rows: int) -> None:
         """Add rejections of an import to what owners see, by curator, and all its `rows` that were
@@ -401,10 +406,10 @@ class Intake:
             rejections = Counter(
                 {(key, TALLIES[Status.REJECTED]): count for key, count in counts.items()}
             )
+            shard = await store.lock_curators(transaction, counts)
             await party_store.count_readings(transaction, *_tallies(rejections))
-            await intake_counts.note(
-                transaction, self._clock.now(), {intake_counts.IN_A_FILE: rows}, ()
-            )
+            in_a_file = {intake_counts.IN_A_FILE: rows}
+            await intake_counts.note(transaction, self._clock.now(), shard, in_a_file, ())
 
     async def make_devices(self, pairs: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""

@@ -190,15 +190,19 @@ async def of_devices(
 
 
 async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
-    """Make rows of the readings in blocks at these places. All writers of readings wait."""
-    await exclusive(transaction, "readings")  # else two could cut one block at the same time
+    """Make rows of the readings in blocks at these places, whose curators the transaction has
+    locked (`readings.lock_curators`). All others that cut blocks wait."""
     chosen = [
         (register, block.id, devices)
         for register, devices_at in (await _by_register(transaction, places)).items()
         for block, devices in await _near(transaction, register, devices_at)
     ]
+    if chosen:
+        await exclusive(transaction, "cuts of blocks")  # one can have readings of both
     for register, key, devices_out in chosen:
-        block = (await transaction.execute(_WHOLE, {"of_id": key})).one()
+        block = (await transaction.execute(_WHOLE, {"of_id": key})).one_or_none()
+        if block is None:
+            continue  # meanwhile another transaction made rows of all of it: none of these places
         curators, devices = _ints(block.curators, 4), _ints(block.devices, 4)
         values, randoms = _ints(block.quantities, 8), _ints(block.randoms, 8)
         out = np.isin(devices, devices_out)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sqlalchemy import bindparam, select, text
 
 from common.arrays import batches
-from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks
 from curator.store.blocks import Columns, Ints
@@ -76,8 +75,8 @@ class Stored:
 
 
 async def insert_columns(transaction: Transaction, register: int, columns: Columns) -> Outcome:
-    """Store readings of one register, sorted by time and device."""
-    await exclusive(transaction, "readings")  # see `insert_readings`
+    """Store readings of one register, sorted by time and device. The transaction has locked their
+    curators (`readings.lock_curators`)."""
     size = columns.times.size
     outcome = Outcome(np.zeros(size, np.bool_), np.zeros(size, np.bool_))
     _, starts, counts = np.unique(columns.times, return_index=True, return_counts=True)

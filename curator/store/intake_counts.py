@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, delete, func, select, text
+from sqlalchemy import BigInteger, Row, cast, delete, func, select, text
 
 from common.arrays import grown
 from common.runtime.clock import epoch_microseconds
@@ -35,8 +35,9 @@ Newest = tuple[int, int, int, int, int, int, int, int]
 """register, device, curator, earliest and newest time; how many more duplicates, corrections, late
 ones."""
 _ADD: Final = text(
-    "INSERT INTO intake_hour (hour, outcome, count) VALUES (:hour, :outcome, :count) "
-    "ON CONFLICT (hour, outcome) DO UPDATE SET count = intake_hour.count + excluded.count"
+    "INSERT INTO intake_hour (hour, outcome, shard, count) "
+    "VALUES (:hour, :outcome, :shard, :count) "
+    "ON CONFLICT (hour, outcome, shard) DO UPDATE SET count = intake_hour.count + excluded.count"
 )
 COUNTED: Final = ("duplicates", "corrections", "late")
 _KEPT: Final = {
@@ -58,14 +59,15 @@ _NEWER_POSTGRESQL: Final = _NEWER.format(", ".join(f"${place}" for place in rang
 async def note(
     transaction: Transaction,
     now: datetime,
+    shard: int,
     outcomes: Mapping[str, int],
     newest: Iterable[Newest],
 ) -> None:
     """Add the outcomes of a batch to those of this hour, and keep its newest reading and counts of
-    each device. In a fixed order, so that all processes lock rows in the same one."""
+    each device. `shard`: as `readings.lock_curators` answered, so that no other writer waits."""
     hour = epoch_microseconds(now) // HOUR_US
     counted = [
-        {"hour": hour, "outcome": outcome, "count": count}
+        {"hour": hour, "outcome": outcome, "shard": shard, "count": count}
         for outcome, count in sorted(outcomes.items())
         if count
     ]
@@ -94,9 +96,11 @@ async def forget_hours(transaction: Transaction, before: datetime) -> None:
 
 async def hours(transaction: Transaction, first: int, end: int) -> list[Row[int, str, int]]:
     """(hour, outcome, items) of the hours first..end-1 since 1970, in order."""
+    items = cast(func.sum(intake_hours.c["count"]), BigInteger).label("items")
     result = await transaction.execute(
-        select(intake_hours.c.hour, intake_hours.c.outcome, intake_hours.c["count"].label("items"))
+        select(intake_hours.c.hour, intake_hours.c.outcome, items)
         .where(intake_hours.c.hour >= first, intake_hours.c.hour < end)
+        .group_by(intake_hours.c.hour, intake_hours.c.outcome)
         .order_by(intake_hours.c.hour, intake_hours.c.outcome)
     )
     return list(result.all())

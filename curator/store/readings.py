@@ -2,13 +2,22 @@
 
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
 database. An insert never replaces; an earlier row is recognised by its random id.
+
+Writers on PostgreSQL (spec: hot-path, section 2; SQLite has one at a time): what a writer reads and
+then changes, or finds absent and adds, belongs to its curators, down to its part of the hourly
+counts. A transaction locks the shards of all its curators at its start (`lock_curators`), so the
+second of two writers of one curator waits there. All locks are taken in one order,
+
+    shards, ascending < keys of new registers < keys of new devices < cuts of blocks
+
+each until the transaction ends. Who waits holds only lower ones, so no writers wait in a circle.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,9 +25,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    bindparam,
+    case,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
+from sqlalchemy import Row as RowOf
 
-from common.store.database import exclusive
+from common.store.database import exclusive, lock_key
 from common.store.transactions import Transaction
 from curator.store import blocks
 from curator.store.tables import (
@@ -45,10 +66,64 @@ _INSERT = (
 )
 
 
+SHARDS = 256
+"""Curators are spread over this many, by key."""
+_LOCK = text(
+    "SELECT pg_advisory_xact_lock(:readings, shard) "
+    "FROM unnest(CAST(:shards AS integer[])) AS shard"
+)
+"""In the order of the list. Locks of two numbers are apart from those of one (`exclusive`)."""
+_READINGS = lock_key("readings") >> 32
+
+
+async def lock_curators(transaction: Transaction, curators: Iterable[int] | Ints) -> int:
+    """Lock out other writers of these curators' readings until the transaction ends: before the
+    first statement that reads or writes any. `curators`: keys, in any order.
+
+    Answers the lowest of their shards, 0 for none: a number that the transaction has for itself.
+    """
+    if transaction.dialect.name != "postgresql":
+        return 0
+    keys = np.fromiter(curators, np.int64)
+    shards: list[int] = np.unique(keys % SHARDS).tolist() or [0]
+    await transaction.execute(_LOCK, {"readings": _READINGS, "shards": shards})
+    return shards[0]
+
+
+_ARRAYS = {
+    "register": "integer",
+    "time": "bigint",
+    "device": "integer",
+    "curator": "integer",
+    "quantity": "bigint",
+    "random": "bigint",
+    "vector": "bytea",
+}
+
+
+def _sent(names: Sequence[str]) -> str:
+    arrays = ", ".join(f"CAST(:{name} AS {_ARRAYS[name]}[])" for name in names)
+    return f"unnest({arrays}) WITH ORDINALITY AS sent ({', '.join(names)}, place)"
+
+
+_ADD_SENT = text(
+    f"INSERT INTO reading ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608
+    f"FROM {_sent(_COLUMNS)} ORDER BY place ON CONFLICT DO NOTHING"
+)
+_SENT_TWICE = text(
+    "SELECT sent.place - 1, sent.quantity = kept.quantity "  # noqa: S608
+    "AND sent.vector IS NOT DISTINCT FROM kept.vector "
+    f"FROM {_sent([name for name in _COLUMNS if name != 'curator'])} "
+    "JOIN reading AS kept ON kept.register = sent.register AND kept.time = sent.time "
+    "AND kept.device = sent.device WHERE kept.random <> sent.random ORDER BY sent.place"
+)
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 
 # Asked for every party of a round: made once, and so compiled once.
+_REGISTERS = select(registers).order_by(registers.c.key)
 _REGISTER = select(registers.c.key).where(
     registers.c.name == bindparam("name"), registers.c.base == bindparam("base")
 )
@@ -96,11 +171,23 @@ async def kept_registers(
     The catalogue defines the base unit of a register; for a name that it does not have, the stored
     one is used, or else the first that is requested.
     """
-    await exclusive(transaction, "register keys")
-    rows = list(await transaction.execute(select(registers).order_by(registers.c.key)))
+    kept, added = _kept(names, (await transaction.execute(_REGISTERS)).all())
+    if added:
+        await exclusive(transaction, "register keys")
+        kept, added = _kept(names, (await transaction.execute(_REGISTERS)).all())
+    if added:  # no other transaction did meanwhile
+        await transaction.execute(insert(registers), added)
+    return kept
+
+
+def _kept(
+    names: Sequence[tuple[str, str]], rows: Sequence[RowOf[Any]]
+) -> tuple[dict[str, KeptRegister], list[dict[str, Any]]]:
+    """Registers by name, and the rows of those that are new."""
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
     kept: dict[str, KeptRegister] = {}
+    added = []
     for name, register in names:
         if name in kept:
             continue
@@ -108,11 +195,9 @@ async def kept_registers(
         base = first.get(name, register) if standard is None else standard.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)
-            await transaction.execute(
-                insert(registers).values(key=keys[name, base], name=name, base=base)
-            )
+            added.append({"key": keys[name, base], "name": name, "base": base})
         kept[name] = KeptRegister(keys[name, base], base)
-    return kept
+    return kept, added
 
 
 async def register_bases(transaction: Transaction, name: str) -> list[str]:
@@ -184,9 +269,11 @@ async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, int, str]]) -> 
 
 
 async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-    """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
-    # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
-    await exclusive(transaction, "readings")
+    """Store rows; answers (index, same content) of those whose key was taken, the rest is new.
+
+    The transaction has locked their curators (`lock_curators`): no key of the database spans rows
+    and blocks.
+    """
     quantity_of = await blocks.quantities(transaction, [row[:3] for row in rows])
     free = (
         [i for i, row in enumerate(rows) if row[:3] not in quantity_of]
@@ -199,10 +286,11 @@ async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list
         if row[:3] in quantity_of
     ]
     if free:
-        postgresql = transaction.dialect.name == "postgresql"
-        insert_into = _insert_postgresql if postgresql else _insert_sqlite
         new = [rows[i] for i in free] if quantity_of else rows
-        conflicts = await transaction.on_driver(partial(insert_into, rows=new))
+        if transaction.dialect.name == "postgresql":
+            conflicts = await _insert_postgresql(transaction, new)
+        else:
+            conflicts = await transaction.on_driver(partial(_insert_sqlite, rows=new))
         answers += [(free[int(i)], bool(same)) for i, same in conflicts]
     return sorted(answers)
 
@@ -228,29 +316,15 @@ def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tupl
     return rows_inserted
 
 
-async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
-    await driver.execute(
-        "CREATE TEMP TABLE IF NOT EXISTS incoming (i integer, register integer, time bigint, "
-        "device integer, curator integer, quantity bigint, random bigint, vector bytea) "
-        "ON COMMIT DELETE ROWS"
-    )
-    await driver.execute("DELETE FROM incoming")
-    await driver.copy_records_to_table(
-        "incoming",
-        records=[(i, *row) for i, row in enumerate(rows)],
-        columns=["i", *_COLUMNS],
-    )
-    names = ", ".join(_COLUMNS)
-    await driver.execute(
-        f"INSERT INTO reading ({names}) SELECT {names} FROM incoming ORDER BY i "  # noqa: S608
-        "ON CONFLICT DO NOTHING"
-    )
-    rows_inserted: list[tuple[Any, Any]] = await driver.fetch(
-        "SELECT n.i, n.quantity = r.quantity AND n.vector IS NOT DISTINCT FROM r.vector "
-        "FROM incoming n JOIN reading r ON r.register = n.register AND r.time = n.time "
-        "AND r.device = n.device WHERE r.random <> n.random ORDER BY n.i"
-    )
-    return rows_inserted
+async def _insert_postgresql(
+    transaction: Transaction, rows: Sequence[Row]
+) -> list[tuple[Any, Any]]:
+    """By columns, as arrays: a temporary table would be emptied on the disk at each commit."""
+    sent = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+    if (await transaction.execute(_ADD_SENT, sent)).rowcount == len(rows):
+        return []
+    del sent["curator"]
+    return [tuple(row) for row in await transaction.execute(_SENT_TWICE, sent)]
 
 
 async def replace_readings(transaction: Transaction, rows: Sequence[Row]) -> None:

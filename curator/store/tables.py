@@ -173,9 +173,11 @@ intake_hours = Table(
     metadata,
     Column("hour", BigInteger, primary_key=True, autoincrement=False),
     Column("outcome", String(64), primary_key=True),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("count", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
+"""Items by hour and outcome; `shard`: of the writer (`curator.store.readings`), all are summed."""
 newest_readings = Table(
     "newest_reading",
     metadata,

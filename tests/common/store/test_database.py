@@ -217,6 +217,35 @@ async def test_a_reader_sees_one_moment_and_stops_nobody(database: Database) -> 
         assert (await reader.execute(query)).scalar_one() == 1
 
 
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_one_connection_serves_every_kind_of_transaction(database_url: str) -> None:
+    """What one kind sets of its connection, the next does not find."""
+    database = open_database(database_url, pool_size=1, max_overflow=0)
+    insert, query = text("INSERT INTO t VALUES (1)"), text("SELECT count(*) FROM t")
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+
+    async def fail() -> None:
+        async with database.begin() as transaction:
+            await transaction.execute(insert)
+            raise KeyError
+
+    async def write_while_reading() -> None:
+        async with database.reading() as transaction:
+            await transaction.execute(insert)
+
+    for _ in range(2):
+        await database.version()
+        with pytest.raises(DBAPIError, match="read-only transaction"):
+            await write_while_reading()
+        await database.version()
+        with pytest.raises(KeyError):
+            await fail()
+        async with database.reading() as transaction:
+            assert (await transaction.execute(query)).scalar_one() == 0
+    await database.dispose()
+
+
 async def test_check_of_an_absent_server() -> None:
     database = open_database("postgresql://nobody@127.0.0.1:1/none")
     reason = await check(database)

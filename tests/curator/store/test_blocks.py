@@ -76,6 +76,7 @@ async def perform(
         )
         for index, (time, device, value) in enumerate(step.items)
     ]
+    await store.lock_curators(transaction, (row[3] for row in rows))
     if step.kind == "import":
         rows.sort(key=lambda row: row[:3])
         columns = zip(*(row[1:6] for row in rows), strict=True)
