@@ -77,7 +77,8 @@ RESULT: Final = {
     "rows and columns (from, to without), "
     "depth, cells, noisy count, and that count made whole: the edges that lie in it",
     "degrees.csv": "a line for each vertex in the order of labels: its noisy degree, and the "
-    "estimate from the law of all (blocks, where degrees are measured)",
+    "estimate from the law of all (blocks, where degrees are measured); of aim degree_sequence a "
+    "line for each place in ascending order",
     "vertices.txt": "the ids in the order of their labels, an id a line",
 }
 
@@ -207,9 +208,11 @@ def _degrees(vertices: EdgeList, release: BlockRelease, context: Context) -> tup
     if noisy is None or estimates is None:
         return ()
     text = io.StringIO()
-    text.write("vertex,noisy,degree\n")
+    in_order = release.plan.sorted_degrees
+    text.write("place,noisy,degree\n" if in_order else "vertex,noisy,degree\n")
     for span in _spans(noisy.size, context):
-        names = map(str, vertices.vertices[release.order[span]].tolist())
+        ids = np.arange(noisy.size) + 1 if in_order else vertices.vertices[release.order]
+        names = map(str, ids[span].tolist())
         rows = zip(names, noisy[span].tolist(), estimates[span].tolist(), strict=True)
         text.writelines(map("%s,%d,%.6g\n".__mod__, rows))
     described = "noisy degrees and estimates of the true ones"
@@ -268,6 +271,10 @@ def over_curators(params: Parameters) -> Parameters:
     """With what rounds can answer. Raises NotOverCurators, BadVertices, BadGroup."""
     if params.method not in (None, "auto", "blocks"):
         raise NotOverCurators("the method is blocks over curators", pointer="/params/method")
+    if params.aim == "degree_sequence":
+        raise NotOverCurators(
+            "a sum over curators cannot sort degrees: take degrees", pointer="/params/aim"
+        )
     if params.metrics is not None:
         raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
     if params.vertices is None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.degree_sequence import estimated_sequence
 from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.graph_der.exploration import rounded
 from algorithms.graph_der.parameters import Labelling
@@ -57,15 +58,18 @@ Floats = NDArray[np.float64]
 
 ROUNDS: Final = 60
 """Of drawing pairs again that are a loop or there already."""
+_PAIRS_AT_ONCE: Final = 1 << 22
+"""Copies of all of them would be the most that a release holds."""
 _LEAST_WEIGHT: Final = 1 / 20
 """Of a vertex, as a part of the mean degree."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRelease:
-    """counts (parts,): edges that lie in each; degrees (n,): estimates by label, None where none
-    are measured; low, high (m,): labels of the synthetic edges; order (n,): the vertex with each
-    label; common: true edges among them, for the operator only (None: no one has the graph)."""
+    """counts (parts,): edges that lie in each; degrees (n,): estimates by label, ascending ones if
+    sorted degrees are measured, None where none are; low, high (m,): labels of the synthetic edges;
+    order (n,): the vertex with each label; common: true edges among them, for the operator only
+    (None: no one has the graph)."""
 
     plan: BlockPlan
     labelling: Labelling
@@ -112,11 +116,11 @@ def publish_blocks(
     low, high = labelled(graph, order)
     measured = measure(low, high, plan, context)
     published = synthetic(measured, plan, labelling, order, context)
-    own_keys, true = (
-        first.astype(np.int64) * plan.vertices + second
+    drawn, true = (
+        np.sort(first.astype(np.int64) * plan.vertices + second)
         for first, second in ((published.low, published.high), (low, high))
     )
-    return replace(published, common=int(np.isin(own_keys, true, assume_unique=True).sum()))
+    return replace(published, common=true.size - int(_new(true, drawn).sum()))
 
 
 def synthetic(
@@ -128,13 +132,17 @@ def synthetic(
 ) -> BlockRelease:
     """The release that follows from what was measured. Raises Cancelled."""
     context.progress(0.55, "making counts consistent")
-    degrees, clear = None, False
+    degrees: Floats | None = None
+    clear = False
     if measured.degrees is not None:
-        law = DegreeLaw.of(measured.degrees, float(plan.scale(1)), float(plan.noise_share))
+        scale = float(plan.scale(1))
+        law = DegreeLaw.of(measured.degrees, scale, float(plan.noise_share))
         # Where noise is more than what degrees differ by, their order is one of noise.
         clear = not plan.grid or law.variance > law.noise_variance
         ranked = law.ranked(measured.degrees, context.noise("equal degrees"))
         degrees = ranked if clear else law.means(measured.degrees)
+        if plan.sorted_degrees:
+            degrees = estimated_sequence(measured.degrees, scale, law.law).astype(np.float64)
     counts = whole_counts(measured, plan, degrees, context.noise("rounding"))
     keys = drawn_pairs(measured.fine, counts, vertex_weights(degrees, plan.vertices), context)
     if degrees is not None and clear:
@@ -202,13 +210,16 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
             if not need.size:
                 break
             context.progress(0.6 + 0.2 * number / ROUNDS, "drawing edges")
-            # Column by column: a copy of all four would be the most that a release holds.
-            one, other = (
-                _ends(sums, fine.bounds[need, side], fine.bounds[need, side + 1], source)
-                for side in (0, 2)
-            )
-            keys = np.minimum(one, other) * n + np.maximum(one, other)
-            new = _new(keys, keys_drawn) & (one != other)
+            keys = np.empty(need.size, np.int64)
+            for start in range(0, need.size, _PAIRS_AT_ONCE):
+                parts = need[start : start + _PAIRS_AT_ONCE]
+                one, other = (
+                    _ends(sums, fine.bounds[parts, side], fine.bounds[parts, side + 1], source)
+                    for side in (0, 2)
+                )
+                low, high = np.minimum(one, other), np.maximum(one, other)
+                keys[start : start + parts.size] = np.where(low < high, low * n + high, -1)
+            new = _new(keys, keys_drawn) & (keys >= 0)
             keys_drawn = np.sort(np.concatenate((keys_drawn, keys[new])), kind="stable")
             need = need[~new]
     return _filled(
@@ -220,40 +231,42 @@ def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -
     """Edges (keys, sorted) moved within their part, one end at a time, from vertices with more than
     their degree to vertices with fewer, as long as that is possible; the parts keep their counts.
     """
-    n, source = degrees.size, context.noise("fitting degrees")
+    n, edges, source = degrees.size, keys.size, context.noise("fitting degrees")
+    ends = np.concatenate(np.divmod(keys, n)).astype(np.int32)  # that of edge e: e and e + edges
+    lack = degrees - np.bincount(ends, minlength=n)
+    movable = np.flatnonzero(lack[ends] < 0)
+    place = fine.place(ends[movable % edges], ends[movable % edges + edges])
+    column = np.where(movable < edges, 0, 2)
+    first, last = fine.bounds[place, column], fine.bounds[place, column + 1]
+    coin, added = source.words(edges) >> np.uint64(63), np.zeros(0, np.int64)
     for number in range(ROUNDS):
         context.progress(0.85 + 0.02 * number / ROUNDS, "fitting degrees")
-        ends = np.stack(np.divmod(keys, n))
-        lack = degrees - np.bincount(ends.ravel(), minlength=n)
-        # One end of each edge in a round, of those that have too many edges.
-        side = (source.words(keys.size) & np.uint64(1)).astype(np.int64)
-        edges = np.flatnonzero(lack[ends[side, np.arange(keys.size)]] < 0)
-        edges = edges[np.argsort(source.words(edges.size))]
-        moved, kept = ends[side[edges], edges], ends[1 - side[edges], edges]
-        least = _number_of_equal(moved) < -lack[moved]
-        edges, moved, kept = edges[least], moved[least], kept[least]
         sums = np.concatenate(([0.0], np.cumsum(np.maximum(lack, 0))))
-        low, high = np.minimum(moved, kept), np.maximum(moved, kept)
-        bounds = fine.bounds[fine.place(low.astype(np.int32), high.astype(np.int32))]
-        column = np.where(moved == low, 0, 2)
-        rows = np.arange(edges.size)
-        first, last = bounds[rows, column], bounds[rows, column + 1]
-        has_weight = sums[last] > sums[first]
-        edges, kept = edges[has_weight], kept[has_weight]
-        drawn = _ends(sums, first[has_weight], last[has_weight], source)
-        new = np.minimum(drawn, kept) * n + np.maximum(drawn, kept)
-        good = (drawn != kept) & _new(new, keys)
-        good[good] = _number_of_equal(drawn[good]) < lack[drawn[good]]
-        if not edges.size:
+        # An end that cannot be moved can be moved in no later round: vertices only get nearer.
+        left = (lack[ends[movable]] < 0) & (sums[last] > sums[first])
+        movable, first, last = movable[left], first[left], last[left]
+        if not movable.size:
             break
-        keys[edges[good]] = new[good]
-        keys.sort(kind="stable")
-    return keys
+        turn = (movable < edges) ^ (coin[movable % edges] == number % 2)  # one end of an edge
+        turn[turn] = _number_of_equal(ends[movable[turn]], source) < -lack[ends[movable[turn]]]
+        moved, drawn = movable[turn], _ends(sums, first[turn], last[turn], source)
+        kept = ends[(moved + edges) % (2 * edges)]
+        new = np.minimum(drawn, kept) * n + np.maximum(drawn, kept)
+        # A pair that an edge has left stays taken, so that all keys are sorted once.
+        good = (drawn != kept) & _new(new, keys) & _new(new, added)
+        good[good] = _number_of_equal(drawn[good], source) < lack[drawn[good]]
+        moved, drawn = moved[good], drawn[good]
+        lack += np.bincount(ends[moved], minlength=n) - np.bincount(drawn, minlength=n)
+        ends[moved] = drawn
+        added = np.sort(np.concatenate((added, new[good])))
+    low, high = np.sort(ends.reshape(2, edges).astype(np.int64), axis=0)
+    return np.sort(low * n + high)
 
 
-def _number_of_equal(values: Ints) -> Ints:
-    """(n,) how many equal ones stand before each."""
-    order = np.argsort(values, kind="stable")
+def _number_of_equal(values: Ints | Labels, source: NoiseSource) -> Ints:
+    """(n,) how many equal ones, none below 0, come before each in a random order."""
+    words = source.words(values.size) >> np.uint64(32)
+    order = np.argsort(values.astype(np.uint64) << np.uint64(32) | words)
     ordered = values[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     before = np.empty(values.size, np.int64)

@@ -4,8 +4,7 @@ The law of the true degrees is estimated from the noisy ones by expectation maxi
 once it explains them as well as chance lets it: more steps would fit the noise. Its quantiles are
 the sorted degrees, and the vertex with the i-th smallest noisy degree gets the i-th of them.
 
-An isotonic regression of a noisy sequence that was sorted before the noise (Hay et al., 2009) has
-less error in the sequence, but is a query of its own that says nothing of any vertex.
+The sorted degrees alone are a query of their own with less error: `degree_sequence`.
 
 Source: expectation maximisation of a mixing law (N. Laird, 1978), stopped by discrepancy. Spec:
 graph-der, section 10.2.

@@ -266,11 +266,12 @@ MOST_GROUP: Final = 10_000
 MOST_CELLS: Final = 50_000_000
 SHARES: Final = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 
-Aim = Literal["ranges", "degrees", "cuts", "balanced"]
+Aim = Literal["ranges", "degrees", "degree_sequence", "cuts", "balanced"]
 
 BLOCK_SHARES: Final[Mapping[Aim, BlockShares]] = {
     "ranges": (Fraction(3, 100), Fraction(10, 100), Fraction(348, 1000), Fraction(522, 1000)),
     "degrees": (Fraction(0), Fraction(1), Fraction(0), Fraction(0)),
+    "degree_sequence": (Fraction(0), Fraction(1), Fraction(0), Fraction(0)),
     "cuts": (Fraction(2, 100), Fraction(68, 100), Fraction(12, 100), Fraction(18, 100)),
     "balanced": (Fraction(3, 100), Fraction(30, 100), Fraction(268, 1000), Fraction(402, 1000)),
 }
@@ -326,7 +327,8 @@ class Parameters(WireModel):
     aim: Aim = Field(
         "balanced",
         description="blocks: what epsilon is spent on: ranges (edges between ranges of labels), "
-        "degrees, cuts (edges between any two sets of vertices), balanced",
+        "degrees, degree_sequence (sorted degrees: which vertex has which is not measured, and "
+        "the graph does not show it), cuts (edges between any two sets of vertices), balanced",
     )
     block_shares: tuple[Exact, Exact, Exact, Exact] | None = Field(
         None,
@@ -408,6 +410,11 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
             "sum to 1 and are positive, but for that of the degrees; or these have all",
             pointer="/params/block_shares",
         )
+    if params.block_shares is not None and params.aim == "degree_sequence":
+        raise BadShares(
+            "none are given with degree_sequence, which has all of epsilon",
+            pointer="/params/block_shares",
+        )
     if not 16 <= params.max_cells <= MOST_CELLS:
         raise BadCells(f"must be between 16 and {MOST_CELLS}", pointer="/params/max_cells")
     if params.edges_hint is not None and params.edges_hint < 1:
@@ -439,7 +446,13 @@ def block_plan_of(
     check_parameters(params, "sound")
     _check_vertices(params, vertices)
     plan = BlockPlan(
-        vertices, params.epsilon, params.shares_of_blocks, params.k, params.max_cells, noise_share
+        vertices,
+        params.epsilon,
+        params.shares_of_blocks,
+        params.k,
+        params.max_cells,
+        noise_share,
+        params.aim == "degree_sequence",
     )
     if max(plan.scale(query) for query in range(4) if plan.shares[query]) > SCALE_LIMIT:
         raise BadEpsilon("too small for the noise of this share", pointer="/params/epsilon")

@@ -6,7 +6,7 @@ Method `blocks` measures an adaptive grid of the matrix, the degrees or both, wi
     size     |E|                                              sensitivity 1
     coarse   edges of each of B (B + 1) / 2 cells             1: an edge lies in one
     fine     of each part of those cells, cut by how many edges they seem to have: 1
-    degrees  of each vertex                                   2: an edge has two ends
+    degrees  of each vertex, or these in ascending order      2: an edge has two ends
 
 The parts of epsilon add up; the fine grid is a function of the coarse counts that were released.
 All scales are k times as large.
@@ -232,7 +232,8 @@ _COARSE: Final = 10
 @dataclass(frozen=True)
 class BlockPlan:
     """A run's public choices. k: edges that are protected together at epsilon; noise_share: noise
-    of a count in units of one full draw (over curators: of the rounds; stored edges: 1)."""
+    of a count in units of one full draw (over curators: of the rounds; stored edges: 1);
+    sorted_degrees: they are counted in ascending order, and name no vertex."""
 
     vertices: int
     epsilon: Fraction
@@ -240,6 +241,7 @@ class BlockPlan:
     k: int
     max_cells: int
     noise_share: Fraction = Fraction(1)
+    sorted_degrees: bool = False
 
     @property
     def inflation(self) -> float:
@@ -293,8 +295,8 @@ class BlockPlan:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Released: size, at least 1; counts of coarse cells and of parts; degrees (n,), None where
-    their share is 0."""
+    """Released: size, at least 1; counts of coarse cells and of parts; degrees (n,), of the labels
+    or in ascending order, None where their share is 0."""
 
     size: int
     coarse: Ints
@@ -338,7 +340,7 @@ def measure(low: Labels, high: Labels, plan: BlockPlan, context: Context) -> Mea
     if plan.degrees:
         ends = np.bincount(low, minlength=plan.vertices)
         ends += np.bincount(high, minlength=plan.vertices)
-        degrees = noisy(ends, 1, "degrees")
+        degrees = noisy(np.sort(ends) if plan.sorted_degrees else ends, 1, "degrees")
         if not plan.grid:
             return Measured.of_degrees(degrees)
     size = max(1, int(noisy(np.array([low.size]), 0, "size")[0]))

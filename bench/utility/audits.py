@@ -92,6 +92,7 @@ def cases() -> Iterator[Case]:
         yield Case(f"blocks{said}", one, BlockRatios(plan), faulty)
     plan = BlockPlan(12, one, BLOCK_SHARES["degrees"], 1, 4_000)
     yield Case("blocks, degrees alone", one, BlockRatios(plan))
+    yield Case("blocks, sorted degrees", one, _sorted_degrees)
     yield Case("flip", one, _flip)
     said = " (control: both ends flip)"
     yield Case(f"flip{said}", one, _flip_twice, True)
@@ -155,6 +156,19 @@ class BlockRatios:
                 + _ratio(int(seen.parts[part]), counts[1], self.plan.scale(3))
             )
         return found
+
+
+def _sorted_degrees(there: bool, runs: int) -> Floats:
+    """An edge or none among twelve vertices: sorted, the last two places are 1 or 0."""
+    shares = BLOCK_SHARES["degree_sequence"]
+    plan = BlockPlan(12, Fraction(1), shares, 1, 4_000, sorted_degrees=True)
+    low, high = np.array([(0, 1)] * there, np.int32).reshape(-1, 2).T
+    found = np.zeros(runs)
+    for run in range(runs):
+        seen = measure(low, high, plan, SequentialContext(test_seed=2 * run + there)).degrees
+        assert seen is not None
+        found[run] = sum(_ratio(int(place), 0, plan.scale(1)) for place in seen[-2:])
+    return found
 
 
 def _flip(there: bool, runs: int) -> Floats:

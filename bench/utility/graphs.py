@@ -57,7 +57,7 @@ PRODUCT: Final = {
     "error of random cuts": "blocks, cuts",
     "divergence of degrees": "blocks, degrees",
     "error of a degree": "blocks, degrees",
-    "sorted degrees, L1": "blocks, degrees",
+    "sorted degrees, L1": "blocks, degree_sequence",
 }
 """By measure, the aim that a user would choose."""
 SIMPLE: Final = (

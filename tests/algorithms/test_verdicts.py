@@ -114,6 +114,7 @@ def test_what_the_data_decide() -> None:
         ("sequential-ngram", {"universe": 9, "epsilon": "1"}),
         ("sequential-prefix-tree", {"universe": 9, "epsilon": "1"}),
         ("graph-der", {"epsilon": "1", "aim": "degrees"}),
+        ("graph-der", {"epsilon": "1", "aim": "degree_sequence"}),
         ("graph-der", {"epsilon": "1"}),
         ("graph-random-matrix", {"epsilon": "1"}),
         ("dpbv-clustering", {"k": 2, "bounds": [[0, 1]]}),
@@ -184,6 +185,20 @@ def test_degrees_of_graphs() -> None:
         noisy = np.array([float(row[1]) for row in rows])
         true = _degrees(graph)
         errors.append(float(np.sqrt(np.square(noisy - true).mean()) / true.mean()))
+    check(words, errors, 3)
+
+
+@pytest.mark.slow
+def test_sorted_degrees_of_graphs() -> None:
+    words, errors = [], []
+    for graph, epsilon in INPUTS:
+        asked = GraphParameters(epsilon=epsilon, labelling="id", aim="degree_sequence")
+        found = run_graph(graph, asked, "sound", SequentialContext(test_seed=1))
+        words.append(word(found.report.error))
+        file = next(each for each in found.files if each.name == "degrees.csv")
+        rows = [line.split(",") for line in file.content.decode().splitlines()[1:]]
+        estimates, true = np.array([float(row[2]) for row in rows]), np.sort(_degrees(graph))
+        errors.append(float(np.sqrt(np.square(estimates - true).mean()) / true.mean()))
     check(words, errors, 3)
 
 

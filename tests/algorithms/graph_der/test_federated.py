@@ -115,6 +115,12 @@ def test_degrees_alone_take_one_round() -> None:
     assert outcome.result["edges"] == pytest.approx(GRAPH.edges, rel=0.02)
 
 
+def test_a_sum_over_curators_sorts_no_degrees() -> None:
+    with pytest.raises(NotOverCurators) as wrong:
+        federated.preview_rounds(asked(aim="degree_sequence"), Fraction(1))
+    assert wrong.value.pointer == "/params/aim"
+
+
 def test_rows_that_are_no_edge_add_nothing() -> None:
     rows = np.array(
         [[1, 1], [-1, 2], [0, 300], [0.5, 2], [np.nan, 1], [np.inf, 1], [1e300, 2], [2, 7]]
