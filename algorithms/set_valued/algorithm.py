@@ -257,7 +257,7 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     if method != "diffpart":
         sets = itemsets(dataset, universe, context)
         lengths = measured_lengths(sets, len(universe), params.epsilon, context)
-        shares = shares_of(params, method, float(lengths[0].sum()), len(universe))
+        shares = shares_of(params, method, lengths[0], len(universe))
         margins = measured_margins(sets, len(universe), params.epsilon, context, lengths, shares)
         if not shares.diffpart:
             outcome, released = published_with_rest(

@@ -3,8 +3,8 @@
 Spec: federated-counting, sections 4 and 6; set-valued, section 10. DiffPart: partitions get
 different parts of epsilon on different paths; one debit pays for all rounds, and curators let no
 record spend more. `diffpart+rest`: lengths of records and items before them, in two rounds more;
-`rest`: these and the basis alone. `basic`: one question, all itemsets of at most 16 items. To
-curators it is the split of a taxonomy's root whose children are the items.
+`rest`: these and the basis or pairs alone. `basic`: one question, all itemsets of at most 16 items.
+To curators it is the split of a taxonomy's root whose children are the items.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     WITH_BASIS,
     WITH_DIFFPART,
+    WITH_PAIRS,
     Basis,
     Margins,
+    Pairs,
     Shares,
     commonest,
+    counts_pairs,
     deviation_of,
     items_kept,
+    pair_items_kept,
     told_from_noise,
 )
 from algorithms.set_valued.parameters import (
@@ -51,13 +55,17 @@ from tacit.encoders.set_valued_counts import (
     COUNTER,
     FANOUTS,
     MOST_LENGTH,
+    MOST_PAIR_ITEMS,
+    MOST_PAIRS_OF,
     BasisCells,
     Generation,
     KeptItems,
+    KeptPairs,
     Lengths,
     Margin,
     Splits,
     Taxonomy,
+    pair_count,
 )
 from tacit.records.items import Transactions
 
@@ -109,7 +117,7 @@ class Histogram:
 class WithRest:
     """Of `diffpart+rest` and `rest`: noisy lengths (64,) and items (universe,), None before they
     were asked, then DiffPart's state. shares: of epsilon, by the noisy lengths; cells: of the
-    basis, where they give it a share; draws: whole noises that a sum holds."""
+    basis, or counts of pairs, where these have a share; draws: whole noises that a sum holds."""
 
     tree: State
     draws: Fraction
@@ -124,16 +132,25 @@ class WithRest:
         assert self.lengths is not None
         return items_kept(self.lengths, epsilon * self.shares.items, universe)
 
+    def pairs_kept(self, epsilon: Fraction, chosen: Ints) -> int:
+        """c, once lengths and items are known. epsilon: of the job."""
+        assert self.lengths is not None
+        assert self.items is not None
+        return pair_items_kept(self.lengths, self.items, chosen, epsilon * self.shares.basis)
+
     def margins(self, epsilon: Fraction) -> Margins:
         """All of them; they were asked. epsilon: of the job."""
         assert self.lengths is not None
         assert self.items is not None
         kept, shares = self.kept(epsilon, self.items.size), self.shares
         deviation = partial(deviation_of, draws=self.draws)
-        basis = None
-        if self.cells is not None:
-            chosen = commonest(self.items, shares.k)
-            basis = Basis(chosen, self.cells, deviation(1 / (epsilon * shares.basis)))
+        basis, pairs, rate = None, None, epsilon * shares.basis
+        if self.cells is not None and shares.pairs:
+            chosen = commonest(self.items, shares.pairs)
+            most = self.pairs_kept(epsilon, chosen)
+            pairs = Pairs(chosen, most, self.cells, deviation(pair_count(most) / rate))
+        elif self.cells is not None:
+            basis = Basis(commonest(self.items, shares.k), self.cells, deviation(1 / rate))
         return Margins(
             self.lengths,
             kept,
@@ -143,6 +160,7 @@ class WithRest:
             deviation(1 / (epsilon * LENGTHS_SHARE)),
             basis,
             shares,
+            pairs,
         )
 
 
@@ -178,7 +196,7 @@ def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
 
 
 def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Question | None:
-    """Lengths, items, the basis, then the questions of DiffPart, where they have a share."""
+    """Lengths, items, the basis or pairs, then DiffPart's questions, where they have a share."""
     items = tree.taxonomy.size
     if state.lengths is None:
         return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
@@ -187,6 +205,11 @@ def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Quest
         kept = state.kept(params.epsilon, items)
         document = KeptItems(items, kept, _salt(state.lengths))
         return _one_group("items", document, kept, params.epsilon * shares.items)
+    if shares.pairs and state.cells is None:
+        chosen = commonest(state.items, shares.pairs)
+        most = state.pairs_kept(params.epsilon, chosen)
+        pairs = KeptPairs(items, chosen, most, _salt(state.lengths))
+        return _one_group("pairs", pairs, pairs.reach, params.epsilon * shares.basis)
     if shares.k and state.cells is None:
         basis = BasisCells(items, commonest(state.items, shares.k))
         return _one_group("basis", basis, 1, params.epsilon * shares.basis)
@@ -206,12 +229,11 @@ def _absorb_with_rest(
         noisy = answer.dense().astype(np.int64)
         noisy[tree.taxonomy.size :] = 0  # no record has more items than there are
         lengths, hidden = told_from_noise(noisy, scale, draws)
-        method, records = method_of(params), float(lengths.sum())
-        shares = shares_of(over_curators(params), method, records, tree.taxonomy.size)
+        shares = shares_of(over_curators(params), method_of(params), lengths, tree.taxonomy.size)
         return replace(state, lengths=lengths, hidden=hidden, shares=shares)
     if state.items is None:
         return replace(state, items=answer.dense().astype(np.int64))
-    if state.shares.k and state.cells is None:
+    if state.shares.basis and state.cells is None:
         return replace(state, cells=answer.dense().astype(np.int64))
     return replace(state, tree=tree.absorb(state.tree, question, answer))
 
@@ -270,12 +292,17 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
     alpha = steps.settings.epsilon / 2 / depths
     questions = []
     if method != "diffpart":
-        size, least = taxonomy.size, WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+        size = taxonomy.size
+        least = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
         rates = params.epsilon * LENGTHS_SHARE, params.epsilon * least.items
         questions = [
             PlannedQuestion("lengths", rates[0], 1, None, None, MOST_LENGTH, MOST_LENGTH),
             PlannedQuestion("items", rates[1], MOST_LENGTH, None, None, size, size),
         ]
+    if method == "rest" and counts_pairs(taxonomy.size):
+        rate, reach = params.epsilon * WITH_PAIRS.basis, pair_count(MOST_PAIRS_OF)
+        cells = max(pair_count(min(MOST_PAIR_ITEMS, size)), 1 << WITH_BASIS.k)
+        return (*questions, PlannedQuestion("pairs", rate, reach, None, None, cells, cells))
     if method == "rest":
         cells, rate = 1 << WITH_BASIS.k, params.epsilon * WITH_BASIS.basis
         return (*questions, PlannedQuestion("basis", rate, 1, None, None, cells, cells))
@@ -308,6 +335,7 @@ def release(params: Parameters, state: Held) -> Outcome:
         tree, margins = state.tree, state.margins(params.epsilon)
         counts = [margins.lengths, margins.items]
         counts += [] if margins.basis is None else [margins.basis.cells]
+        counts += [] if margins.pairs is None else [margins.pairs.counts]
         opened = b"".join(count.astype("<i8").tobytes() for count in counts)
         # What is drawn follows from what was opened: a release that is made again is the same.
         drawn = hashlib.sha256(b"tacit set-valued rest" + opened).digest()

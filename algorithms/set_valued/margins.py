@@ -3,9 +3,11 @@
     lengths  records with 1 to 64 items (the last: 64 and more)       sensitivity 1
     items    records that keep each item, at most l of each record    l
     basis    records by which of the k commonest items they have      1
+    or pairs records with both of two of the 64 commonest items,      c (c - 1) / 2
+             at most c of these of each record
 
-l and k follow from the noisy lengths, the commonest items from the noisy counts of items; a
-record's choice of what it keeps depends on itself alone. Spec: set-valued, section 10.
+l and k follow from the noisy lengths, the commonest items from the noisy counts of items, c from
+both; a record's choice of what it keeps depends on itself alone. Spec: set-valued, section 10.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from algorithms.counts.contract import threshold
 from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.set_valued.records import Itemsets
 from algorithms.simplex import on_simplex
-from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
+from tacit.encoders.counts import places_among
+from tacit.encoders.set_valued_counts import (
+    MOST_BASIS,
+    MOST_LENGTH,
+    MOST_PAIR_ITEMS,
+    MOST_PAIRS_OF,
+    Taxonomy,
+    pair_count,
+    pairs_inside,
+)
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource
 from tacit.records.items import Ints
@@ -43,48 +54,82 @@ _TYPICAL: Final = 5
 """Times the root of the number of items: about this many items make up most of all records."""
 _SKEW: Final = 0.15
 """Of what records do not keep, the part that is assumed to be guessed wrongly."""
+_PAIR_SKEW: Final = 0.5
+"""The same of pairs: those of short records are kept far more often than those of long ones."""
 _BASIS_ERROR: Final = 1 / 200
 """Of the records, what the count of a pair of the basis may be off by (standard deviation)."""
 _LEAST_BASIS: Final = 4
+_MOST_CELL_ITEMS: Final = 2 * MOST_BASIS
+"""Items of a universe whose basis holds most pairs; of a larger one pairs are counted."""
+_MOST_EQUAL: Final = 8
+"""Items of a record on average: of longer ones hardly any are equal."""
+_DENSE: Final = 10
+"""A record has one in this many of all items, or more, on average: its many pairs share few counts,
+and single items are known well."""
+_LEAST_FOR_PAIRS: Final = 11_000
+"""Records times epsilon: of fewer records the noise of all pairs says less than a basis does."""
+_BLOCK: Final = 1 << 17
+"""Records whose pairs are listed at a time."""
 _GROUPS: Final = 100
 """DiffPart keeps something of records of which some itemset holds one in this many."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The parts of epsilon; they add up to 1. k: items of the basis, 0 without one."""
+    """The parts of epsilon; they add up to 1. k: items of the basis, 0 without one; pairs: items
+    whose pairs are counted instead of cells of a basis, or 0."""
 
     diffpart: Fraction
     items: Fraction
     basis: Fraction
     k: int
+    pairs: int = 0
 
     def json(self) -> dict[str, str]:
         """For a report."""
         parts = {"diffpart": self.diffpart, "lengths": LENGTHS_SHARE, "items": self.items}
-        return {name: str(part) for name, part in {**parts, "basis": self.basis}.items() if part}
+        parts["pairs" if self.pairs else "basis"] = self.basis
+        return {name: str(part) for name, part in parts.items() if part}
 
 
 WITH_DIFFPART: Final = Shares(Fraction(2, 3), Fraction(3, 10), Fraction(0), 0)
 ITEMS_ONLY: Final = Shares(Fraction(0), 1 - LENGTHS_SHARE, Fraction(0), 0)
 WITH_BASIS: Final = Shares(Fraction(0), Fraction(4, 5) - LENGTHS_SHARE, Fraction(1, 5), MOST_BASIS)
+WITH_PAIRS: Final = Shares(
+    Fraction(0), Fraction(9, 10) - LENGTHS_SHARE, Fraction(1, 10), 0, MOST_PAIR_ITEMS
+)
 
 
-def shares_without_diffpart(records: float, epsilon: Fraction, items: int) -> Shares:
-    """A basis as large as leaves the counts of its pairs useful, of a noisy number of records; all
-    of epsilon to the items where that are too few."""
+def shares_without_diffpart(lengths: Ints, epsilon: Fraction, items: int) -> Shares:
+    """By noisy lengths (64,): all of epsilon to the items where records are too few; a basis as
+    large as leaves the counts of its pairs useful; pairs where a basis would hold few of them and
+    records are many."""
+    records = float(lengths.sum())
     most = records * _BASIS_ERROR * float(epsilon * WITH_BASIS.basis)
     k = min(MOST_BASIS, items, 1 + math.floor(2 * math.log2(most)) if most > 1 else 0)
     if k < _LEAST_BASIS:
         return ITEMS_ONLY
+    if counts_pairs(items) and records * float(epsilon) >= _LEAST_FOR_PAIRS:
+        pairs = min(MOST_PAIR_ITEMS, items)
+        dense = float(lengths @ SIZES) * _DENSE >= items * records
+        return replace(WITH_BASIS, k=0, pairs=pairs) if dense else replace(WITH_PAIRS, pairs=pairs)
     return replace(WITH_BASIS, k=k)
 
 
+def counts_pairs(items: int) -> bool:
+    """Whether of a universe of this size pairs are counted where records are many, in place of the
+    cells of a basis."""
+    return items > _MOST_CELL_ITEMS
+
+
 def diffpart_keeps_something(
-    records: float, epsilon: Fraction, taxonomy: Taxonomy, eta: Fraction
+    lengths: Ints, epsilon: Fraction, taxonomy: Taxonomy, eta: Fraction
 ) -> bool:
-    """Whether a group of one record in 100 would reach the highest threshold of a split, of a noisy
-    number of records."""
+    """Whether a group of one record in 100 would reach the highest threshold of a split, by noisy
+    lengths (64,), and records are short enough that such groups are to be expected."""
+    records = float(lengths.sum())
+    if float(lengths @ SIZES) > _MOST_EQUAL * records:
+        return False
     internal = taxonomy.internal(taxonomy.root)
     alpha = float(epsilon * WITH_DIFFPART.diffpart) / 2 / internal
     cells = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
@@ -98,6 +143,18 @@ class Basis:
 
     chosen: Ints
     cells: Ints
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """chosen (m,): places of the items, rising; kept: c; counts (m (m - 1) / 2,): noisy numbers of
+    records that keep both items of a pair, number j (j - 1) / 2 + i of places i < j of `chosen`;
+    deviation: standard deviation of a count's noise."""
+
+    chosen: Ints
+    kept: int
+    counts: Ints
     deviation: float
 
 
@@ -116,6 +173,7 @@ class Margins:
     deviation_of_lengths: float = 0.0
     basis: Basis | None = None
     shares: Shares = WITH_DIFFPART
+    pairs: Pairs | None = None
 
 
 def measured_lengths(
@@ -139,8 +197,8 @@ def measured_margins(
     lengths: tuple[Ints, float],
     shares: Shares = WITH_DIFFPART,
 ) -> Margins:
-    """With noisy counts of items and of the basis; lengths: as `measured_lengths` has them. Raises
-    Cancelled."""
+    """With noisy counts of items and of the basis or pairs; lengths: as `measured_lengths` has
+    them. Raises Cancelled."""
     known, hidden = lengths
     kept = items_kept(known, epsilon * shares.items, universe)
     context.progress(0.2, "counting items")
@@ -148,14 +206,68 @@ def measured_margins(
     scale = kept / (epsilon * shares.items)
     noise = DiscreteLaplace(scale).draw(context.noise("items"), universe)
     items = np.bincount(places, minlength=universe) + noise
-    basis = None
+    basis, pairs, rate = None, None, epsilon * shares.basis
+    if shares.pairs:
+        pairs = _measured_pairs(sets, known, items, commonest(items, shares.pairs), rate, context)
     if shares.k:
-        chosen, rate = commonest(items, shares.k), epsilon * shares.basis
+        chosen = commonest(items, shares.k)
         cells = basis_cells(sets, chosen)
         cells = cells + DiscreteLaplace(1 / rate).draw(context.noise("basis"), cells.size)
         basis = Basis(chosen, cells, deviation_of(1 / rate))
     of_lengths = deviation_of(1 / (epsilon * LENGTHS_SHARE))
-    return Margins(known, kept, items, hidden, deviation_of(scale), of_lengths, basis, shares)
+    deviation = deviation_of(scale)
+    return Margins(known, kept, items, hidden, deviation, of_lengths, basis, shares, pairs)
+
+
+def _measured_pairs(
+    sets: Itemsets, lengths: Ints, items: Ints, chosen: Ints, rate: Fraction, context: Context
+) -> Pairs:
+    """Noisy counts of the pairs of these items. Raises Cancelled."""
+    kept = pair_items_kept(lengths, items, chosen, rate)
+    source, counts = context.noise("kept pairs"), np.zeros(pair_count(chosen.size), np.int64)
+    for first in range(0, sets.count, _BLOCK):
+        context.progress(0.25, "counting pairs")
+        offsets = sets.offsets[first : first + _BLOCK + 1]
+        part = Itemsets(sets.places[offsets[0] : offsets[-1]], offsets - offsets[0])
+        counts += kept_pairs(part, chosen, kept, source)
+    scale = pair_count(kept) / rate
+    counts += DiscreteLaplace(scale).draw(context.noise("pairs"), counts.size)
+    return Pairs(chosen, kept, counts, deviation_of(scale))
+
+
+def pair_items_kept(lengths: Ints, items: Ints, chosen: Ints, epsilon: Fraction) -> int:
+    """c, 2 to 6, by the forecast of a common pair's relative error, as `items_kept` has it for
+    items: noisy items (universe,) state how many items of a record are among those `chosen`, as if
+    independent. epsilon: of the pairs."""
+    positive = np.maximum(items, 0)
+    share = float(positive[chosen].sum()) / max(float(positive.sum()), 1.0)
+    chances, records = np.ones(1), np.zeros(MOST_LENGTH + 1)  # by how many of them a record has
+    for size, number in enumerate(lengths.tolist(), 1):
+        chances = np.append(chances * (1 - share), 0) + np.append(0, chances * share)
+        records[: size + 1] += number * chances
+    inside, kept = np.arange(MOST_LENGTH + 1), np.arange(2, MOST_PAIRS_OF + 1)
+    of_record = np.minimum(inside, np.append(kept, MOST_LENGTH)[:, None])
+    *counted, every = ((of_record * (of_record - 1)) @ records / 2).tolist()
+    if not every:
+        return 2
+    parts = np.array(counted) / every
+    number = pair_count(chosen.size)
+    typical = every / min(_TYPICAL * math.sqrt(number), number)
+    noise = math.sqrt(2) * (kept * (kept - 1) / 2) / float(epsilon) / (parts * typical)
+    return 2 + int(np.argmin(np.square(noise) + np.square(_PAIR_SKEW * (1 - parts))))
+
+
+def kept_pairs(sets: Itemsets, chosen: Ints, most: int, source: NoiseSource) -> Ints:
+    """How many records keep both items of each pair (m (m - 1) / 2,): of those `chosen` a record
+    keeps at most `most`, drawn uniformly, and all their pairs."""
+    places = places_among(chosen, sets.places.astype(np.int64))
+    there = places >= 0
+    owner = np.repeat(np.arange(sets.count), np.diff(sets.offsets))[there]
+    order = np.lexsort((source.words(owner.size), owner))
+    starts = np.searchsorted(owner, np.arange(sets.count))
+    first = order[np.arange(owner.size) - starts[owner] < most]
+    _, pairs = pairs_inside(owner[first], places[there][first])
+    return np.bincount(pairs, minlength=pair_count(chosen.size))
 
 
 def deviation_of(scale: Fraction, draws: Fraction = Fraction(1)) -> float:

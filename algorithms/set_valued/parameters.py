@@ -24,7 +24,9 @@ from algorithms.set_valued.margins import (
     LENGTHS_SHARE,
     WITH_BASIS,
     WITH_DIFFPART,
+    WITH_PAIRS,
     Shares,
+    counts_pairs,
     diffpart_keeps_something,
     shares_without_diffpart,
 )
@@ -39,9 +41,9 @@ from algorithms.set_valued.settings import (
     anywhere,
     leftmost,
 )
-from tacit.encoders.set_valued_counts import MOST_LENGTH, Taxonomy
+from tacit.encoders.set_valued_counts import MOST_LENGTH, MOST_PAIRS_OF, Taxonomy, pair_count
 from tacit.noise import SCALE_LIMIT
-from tacit.records.items import Transactions
+from tacit.records.items import Ints, Transactions
 from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)
@@ -84,9 +86,9 @@ class Parameters(WireModel):
     method: Method | Literal["auto"] | None = Field(
         None,
         description="diffpart: the source's (default of paper); diffpart+rest: the same, and what "
-        "it omits by lengths and single items (sound); rest: lengths, single items and the sets "
-        "of the commonest items alone (sound); basic: a noisy histogram over all itemsets, at most "
-        "22 items; auto: rest, or diffpart+rest where the noisy "
+        "it omits by lengths and single items (sound); rest: lengths, single items, and the pairs "
+        "or sets of the commonest items alone (sound); basic: a noisy histogram over all itemsets, "
+        "at most 22 items; auto: rest, or diffpart+rest where the noisy "
         "number of records promises that DiffPart keeps something (default of sound)",
     )
     fanout: int = Field(
@@ -179,23 +181,26 @@ def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
     return params.epsilon * (WITH_DIFFPART.diffpart if method == "diffpart+rest" else 1)
 
 
-def shares_of(params: Parameters, method: Method, records: float, items: int) -> Shares:
-    """What the parts get once the noisy number of records is known."""
+def shares_of(params: Parameters, method: Method, lengths: Ints, items: int) -> Shares:
+    """What the parts get once the noisy lengths (64,) of records are known."""
     kept = params.method == "diffpart+rest" or diffpart_keeps_something(
-        records, params.epsilon, Taxonomy(items, params.fanout), params.eta
+        lengths, params.epsilon, Taxonomy(items, params.fanout), params.eta
     )
     if method == "diffpart+rest" and kept:
         return WITH_DIFFPART
-    return shares_without_diffpart(records, params.epsilon, items)
+    return shares_without_diffpart(lengths, params.epsilon, items)
 
 
 def noise_scales(params: Parameters, method: Method, items: int) -> tuple[Fraction, ...]:
     """The largest scale of partition tests, and of released counts, for a universe of this size;
-    of `diffpart+rest` also of lengths, and of items at most; of `rest` these and the basis."""
+    of `diffpart+rest` also of lengths, and of items at most; of `rest` these and the basis, or
+    pairs at most."""
     if method == "basic":
         return (1 / params.epsilon,)
     least = WITH_DIFFPART.items if method == "diffpart+rest" else WITH_BASIS.items
     margins = 1 / (params.epsilon * LENGTHS_SHARE), MOST_LENGTH / (params.epsilon * least)
+    if method == "rest" and counts_pairs(items):
+        return (*margins, pair_count(MOST_PAIRS_OF) / (params.epsilon * WITH_PAIRS.basis))
     if method == "rest":
         return (*margins, 1 / (params.epsilon * WITH_BASIS.basis))
     epsilon = diffpart_epsilon(params, method)

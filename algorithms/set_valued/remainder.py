@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.set_valued.basis_model import by_length, fitted_cells, independent
-from algorithms.set_valued.margins import SIZES, Margins
+from algorithms.set_valued.margins import SIZES, Margins, Pairs
+from algorithms.set_valued.pair_model import with_pairs
 from algorithms.set_valued.settings import Row, RowCap
 from algorithms.set_valued.weights import Fit, Levelled, fitted, levelled
 from tacit.encoders.set_valued_counts import MOST_LENGTH
@@ -73,13 +74,15 @@ class Common:
 class Remainder:
     """What DiffPart's rows lack: lengths (64,) of records, how the noisy counts of their items were
     levelled, and the weights by which items would be drawn if all were independent. others: the
-    same for items outside the basis, by how many of them a record has; records (64,) of these."""
+    same for items outside the basis, by how many of them a record has; records (64,) of these.
+    pairs: what was counted of pairs, without a basis."""
 
     lengths: Ints
     levelled: Levelled
     fit: Fit
     common: Common | None = None
     others: Fit | None = None
+    pairs: Pairs | None = None
 
     @property
     def records(self) -> Floats:
@@ -107,7 +110,7 @@ def remainder(margins: Margins, measured: Measured) -> Remainder:
     moved = level.of(left)
     fit = fitted(moved, records, shares, SIZES)
     if margins.basis is None or not records.any():
-        return Remainder(lengths, level, fit)
+        return Remainder(lengths, level, fit, pairs=margins.pairs)
     chosen = margins.basis.chosen
     others = moved.copy()
     others[chosen] = 0
@@ -190,6 +193,10 @@ def rest_rows(
         cells = np.repeat(columns, counts[rows, columns])
         sizes = np.repeat(rows + 1, counts[rows, columns]) - np.bitwise_count(cells)
     drawn = _others(fit, sizes.astype(np.int64), source, beat)
+    if left.pairs is not None and drawn.items.size:
+        universe = fit.place.size
+        items = with_pairs(drawn.owner, drawn.items, left.pairs, universe, source, beat)
+        drawn = Drawn(drawn.owner, items)
     if left.common is not None:
         drawn = _with_cells(drawn, cells, left.common.chosen)
     return _merged(drawn, most_rows, beat)

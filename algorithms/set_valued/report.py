@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, with_verdict, without_verdict
 from algorithms.counts.released_files import RUNS, ErrorOfCounts, FileErrors
-from algorithms.set_valued.margins import WITH_BASIS, WITH_DIFFPART, Margins, Shares
+from algorithms.set_valued.margins import (
+    WITH_BASIS,
+    WITH_DIFFPART,
+    Margins,
+    Shares,
+    counts_pairs,
+)
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -26,7 +32,7 @@ from algorithms.set_valued.parameters import (
     law_of,
     noise_scales,
 )
-from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy
+from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy, pair_count
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,
@@ -47,11 +53,12 @@ MECHANISMS: Final[dict[Method, str]] = {
     "basic": "noisy histogram of all itemsets",
     "diffpart": "DiffPart",
     "diffpart+rest": "DiffPart, and what it omits by lengths and items",
-    "rest": "lengths, single items, and the sets of the commonest items",
+    "rest": "lengths, single items, and the pairs or sets of the commonest items",
 }
 WITH_MARGINS: Final = ("diffpart+rest", "rest")
 _ITEMS: Final = "items, at most"
 _CELLS: Final = "cells of the basis"
+_PAIRS: Final = "pairs, at most"
 _PARTS: Final[dict[Method, tuple[str, ...]]] = {
     "basic": ("cells",),
     "diffpart": ("partition tests, at most", "released counts, at most"),
@@ -121,7 +128,7 @@ def set_valued_report(
     return builder.report(
         MECHANISMS[method],
         _mechanism(params, method, stance),
-        sensitivity=_sensitivities(method, margins),
+        sensitivity=_sensitivities(method, margins, items),
         claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
         verified=lines,
         charged=builder.charge(params.epsilon),
@@ -185,12 +192,15 @@ def _method_of_proof(method: Method) -> str:
         )
     return (
         "a record has one length, keeps at most l items by a choice that depends on itself alone, "
-        "and is in one cell of the basis; l, the shares and the basis are functions of what was "
-        "released before: the shares add up to epsilon"
+        "and is in one cell of the basis, or keeps at most c of the items whose pairs are counted, "
+        "and these are c (c - 1) / 2 pairs; l, c, the shares and the basis are functions of what "
+        "was released before: the shares add up to epsilon"
     )
 
 
-def _sensitivities(method: Method, margins: Margins | None) -> tuple[SensitivityStatement, ...]:
+def _sensitivities(
+    method: Method, margins: Margins | None, items: int | None
+) -> tuple[SensitivityStatement, ...]:
     kept = None if margins is None else str(margins.kept)
     cells = SensitivityStatement(value="1", source="declared", part="cells")
     splits = cells.model_copy(update={"part": "counts of the sub-partitions of a split"})
@@ -201,8 +211,14 @@ def _sensitivities(method: Method, margins: Margins | None) -> tuple[Sensitivity
         ),
     )
     if method == "rest":
-        basis = cells.model_copy(update={"part": _CELLS})
-        return both if margins is not None and margins.basis is None else (*both, basis)
+        if margins is not None and not margins.shares.basis:
+            return both
+        pairs = None if margins is None else margins.pairs
+        if pairs is not None or (margins is None and items is not None and counts_pairs(items)):
+            moved = None if pairs is None else str(pair_count(pairs.kept))
+            part = "pairs, of as many items of a record as are kept"
+            return (*both, both[1].model_copy(update={"value": moved, "part": part}))
+        return (*both, cells.model_copy(update={"part": _CELLS}))
     return {"basic": (cells,), "diffpart": (splits,), "diffpart+rest": (splits, *both)}[method]
 
 
@@ -225,14 +241,23 @@ def _scales(
 ) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
     parts = _PARTS[method]
+    wide = items is not None and counts_pairs(items)
+    if method == "rest" and (wide if margins is None else margins.pairs is not None):
+        parts = (*parts[:-1], _PAIRS)
     if items is None:
         return tuple((part, None) for part in parts)
     scales = dict(zip(parts, noise_scales(params, method, items), strict=True))
     if margins is not None:
         scales[_ITEMS] = margins.kept / (params.epsilon * margins.shares.items)
+        if margins.pairs is not None:
+            moved = Fraction(pair_count(margins.pairs.kept))
+            scales[_PAIRS] = moved / (params.epsilon * margins.shares.basis)
+        if margins.basis is not None:
+            scales[_CELLS] = 1 / (params.epsilon * margins.shares.basis)
         if not margins.shares.basis:
-            scales.pop(_CELLS, None)
-        return tuple(("items" if part == _ITEMS else part, scales[part]) for part in scales)
+            scales = {part: scales[part] for part in scales if part not in (_CELLS, _PAIRS)}
+        exact = {_ITEMS: "items", _PAIRS: "pairs"}
+        return tuple((exact.get(part, part), scale) for part, scale in scales.items())
     return tuple(scales.items())
 
 
@@ -363,7 +388,10 @@ def _error_of_the_other(
 
 
 def _error_of_items(
-    params: Parameters, method: Method, margins: Margins | None, errors: FileErrors | None
+    params: Parameters,
+    method: Method,
+    margins: Margins | None,
+    errors: FileErrors | None,
 ) -> dict[str, Any]:
     """Before a run the noise alone, by l; of a run what the file's counts are off by."""
     unit = _unit(params, method, margins)
@@ -385,8 +413,8 @@ def _error_of_items(
         "items in records as short as all records are, for items twice as frequent in long records "
         "as drawing makes them, and for long records that noise may have hidden; an item in the "
         "longest records alone is off by more. "
-        "Which items occur together is not in these figures: outside DiffPart's rows and the basis "
-        "it is lost",
+        "Which items occur together is not in these figures: outside DiffPart's rows, the basis "
+        "and the pairs that were counted it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
         "items": [] if errors is None else errors.json(),
     }
@@ -405,8 +433,9 @@ def _method(
         if items is None or (margins is None and method == "diffpart+rest"):
             described["chosen"] = None
         described["rule"] = (
-            "by the noisy number of records: diffpart+rest if a group of one in 100 would reach "
-            "DiffPart's highest threshold, else rest. The noise of a preview is that of "
+            "by the noisy lengths of records: diffpart+rest if a group of one in 100 would reach "
+            "DiffPart's highest threshold and records have at most 8 items on average, else rest. "
+            "The noise of a preview is that of "
             "diffpart+rest, which has the smaller shares"
         )
         described["items"] = items
@@ -418,7 +447,14 @@ def _method(
             "caps": {"max_rows": params.max_rows, "longest_record": MOST_LENGTH},
         }
         if method == "rest":
-            described["basis"] = shares.k
+            described |= {"basis": shares.k, "pairs_of_items": shares.pairs}
+            if margins is None:
+                described["before_the_run"] = (
+                    "shares are those with a basis, which leave items least; the noisy number of "
+                    "records decides, and whether all pairs are counted instead"
+                )
+            if margins is not None and margins.pairs is not None:
+                described["pairs_of_items_kept"] = margins.pairs.kept
     return described
 
 

@@ -41,6 +41,7 @@ from bench.audit import Counted
 from bench.utility.compare import Comparison
 from tacit.encoders.crowd_tasking_bounded import Subset, best_window
 from tacit.encoders.kmeans import Floats, Histogram
+from tacit.encoders.set_valued_counts import pair_count
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences
 
@@ -105,6 +106,10 @@ def cases() -> Iterator[Case]:
     said = "rest (control: cells at half their scale)"
     halved = replace(shares, basis=2 * shares.basis)
     yield Case(said, spent, partial(_alone, halved), True)
+    shares = replace(WITH_BASIS, k=0, pairs=4)
+    yield Case("rest, lengths, items and pairs", spent, partial(_alone, shares))
+    halved = replace(shares, basis=2 * shares.basis)
+    yield Case("rest (control: pairs at half their scale)", spent, partial(_alone, halved), True)
     yield Case("timestamps", one, _timestamps)
     said = "timestamps (control: a reading counts in the next interval too)"
     yield Case(said, one, partial(_timestamps, twice=True), True)
@@ -238,7 +243,8 @@ def _rest(there: bool, runs: int) -> Floats:
 
 
 def _alone(shares: Shares, there: bool, runs: int) -> Floats:
-    """The same without DiffPart; a basis of two items that the others lack, in a cell by itself."""
+    """The same without DiffPart; a basis of two items that the others lack, in a cell by itself, or
+    all pairs of four."""
     others, epsilon = 400, Fraction(3)
     records = others + there
     places = np.array([2, 3] * others + [0, 1] * there, np.int32)
@@ -252,6 +258,9 @@ def _alone(shares: Shares, there: bool, runs: int) -> Floats:
         if seen.kept == 2:
             scale = seen.kept / (epsilon * shares.items)
             found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
+        if seen.pairs is not None:  # of the pair (0, 1), which the others lack
+            scale = pair_count(seen.pairs.kept) / (epsilon * shares.basis)
+            found[run] += _ratio(int(seen.pairs.counts[0]), 0, scale)
         if seen.basis is not None:  # of items 2 and 3: the record is in the cell of neither
             found[run] += _ratio(int(seen.basis.cells[0]), 0, 1 / (epsilon * shares.basis))
     return found

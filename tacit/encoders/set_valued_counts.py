@@ -109,6 +109,10 @@ MOST_LENGTH: Final = 64
 """Longer records count as this long."""
 MOST_BASIS: Final = 12
 """Items of a basis: 2^12 cells."""
+MOST_PAIR_ITEMS: Final = 64
+"""Items whose pairs are counted: 2,016 pairs."""
+MOST_PAIRS_OF: Final = 6
+"""Of these a record keeps at most this many: 15 pairs."""
 SALTS: Final = 1 << 63
 _ODD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 _LAST: Final = np.uint64(0x94D049BB133111EB)
@@ -194,7 +198,62 @@ class BasisCells:
         return nonempty, cells[nonempty]
 
 
-Margin: TypeAlias = Lengths | KeptItems | BasisCells
+@dataclass(frozen=True, eq=False)
+class KeptPairs:
+    """Asks how many records have both of two items, for all pairs of `chosen` (rising), of which a
+    record keeps at most `most`, as it keeps items. Pair j (j - 1) / 2 + i: places i < j there."""
+
+    items: int
+    chosen: Ints
+    most: int
+    salt: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([pair_count(self.chosen.size)])
+
+    @property
+    def reach(self) -> int:
+        """By how much a record moves the counts at most."""
+        return pair_count(self.most)
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        chosen = self.chosen.tolist()
+        named = {"items": self.items, "chosen": chosen, "most": self.most, "salt": self.salt}
+        return {"kind": "pairs", **named}
+
+    def counted(self, lists: Lists) -> tuple[Ints, Ints]:
+        """Records and cells of each count of 1."""
+        records, places = sorted_sets(lists, self.items)
+        places_there = places_among(self.chosen, places)
+        there = places_there >= 0
+        sizes = np.bincount(records[there], minlength=lists.count)
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        inside = Lists(places_there[there].astype(np.int32), starts)
+        return pairs_inside(*KeptItems(self.chosen.size, self.most, self.salt).counted(inside))
+
+
+def pair_count(items: int) -> int:
+    """Pairs of this many items."""
+    return items * (items - 1) // 2
+
+
+def pairs_inside(records: Ints, places: Ints) -> tuple[Ints, Ints]:
+    """Records and numbers of the pairs of entries (entries,) of the same record; an entry is there
+    once."""
+    order = np.lexsort((places, records))
+    records, places = records[order], places[order]
+    rank = np.arange(records.size) - np.searchsorted(records, records)
+    later = np.repeat(np.arange(records.size), rank)
+    before = np.arange(later.size) - np.repeat(np.cumsum(rank) - rank, rank)
+    earlier = later - rank[later] + before
+    high, low = places[later], places[earlier]
+    return records[later], high * (high - 1) // 2 + low
+
+
+Margin: TypeAlias = Lengths | KeptItems | BasisCells | KeptPairs
 
 
 def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
@@ -202,11 +261,17 @@ def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
     items = whole_number(document["items"], most_items)
     if document["kind"] == "lengths":
         return Lengths(items)
-    if document["kind"] == "basis":
+    if document["kind"] in ("basis", "pairs"):
         chosen = whole_numbers(document["chosen"], items)
-        if not 1 <= chosen.size <= MOST_BASIS or (np.diff(chosen) <= 0).any():
+        fewest, largest = (1, MOST_BASIS) if document["kind"] == "basis" else (2, MOST_PAIR_ITEMS)
+        if not fewest <= chosen.size <= largest or (np.diff(chosen) <= 0).any():
             raise ValueError("a basis has few items, rising")
-        return BasisCells(items, chosen)
+        if document["kind"] == "basis":
+            return BasisCells(items, chosen)
+        most = whole_number(document["most"], MOST_PAIRS_OF)
+        if most < fewest:
+            raise ValueError("a pair has two items")
+        return KeptPairs(items, chosen, most, whole_number(document["salt"], SALTS - 1))
     if document["kind"] != "items":
         raise ValueError("there is no such question")
     most = whole_number(document["most"], MOST_LENGTH)
