@@ -69,8 +69,7 @@ def with_pairs(
         )
         for first in range(0, half, _BLOCK):
             entries = one[first : first + _BLOCK], other[first : first + _BLOCK]
-            _exchange(owner, items, place, held, force, *entries)
-        together = _together(held)
+            together = together + _exchange(owner, items, place, held, force, *entries)
     return items
 
 
@@ -82,9 +81,9 @@ def _exchange(
     force: NDArray[np.float32],
     one: Ints,
     other: Ints,
-) -> None:
+) -> Floats:
     """Exchange the items of these entries, of records that differ, where the forces call for it and
-    neither record has the other's item."""
+    neither record has the other's item; by how much each pair (m, m) then occurs more often."""
     left, right = owner[one], owner[other]
     a, b = place[items[one]], place[items[other]]
     m = held.shape[1] - 1
@@ -99,9 +98,12 @@ def _exchange(
     ]
     left, right, one, other, a, b = (part[better] for part in (left, right, one, other, a, b))
     items[one], items[other] = items[other], items[one]
+    changed = np.concatenate((left, right))
+    before = _together(held[changed])
     held[left, a], held[left, b] = 0, 1
     held[right, b], held[right, a] = 0, 1
     held[left, m] = held[right, m] = 0
+    return _together(held[changed]) - before
 
 
 def _holding(owner: Ints, items: Ints, records: Ints, wanted: Ints) -> NDArray[np.bool_]:

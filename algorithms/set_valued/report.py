@@ -66,7 +66,7 @@ _PARTS: Final[dict[Method, tuple[str, ...]]] = {
     "rest": ("lengths", _ITEMS, _CELLS),
 }
 """What is counted, in the order of `noise_scales`."""
-WORK: Final = Work(item_bytes=6_000, item_us=31, entry_bytes=60, entry_us=5.2)
+WORK: Final = Work(item_bytes=6_000, item_us=31, entry_bytes=60, entry_us=8)
 EXAMPLES: Final = (1, 4, 8, 16)
 """Numbers of kept items that a preview mentions."""
 
