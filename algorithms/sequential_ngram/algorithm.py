@@ -65,8 +65,8 @@ RESULT: Final = {
     "rows": "how many distinct ones",
     "grams": "how many grams of up to n_max items are released",
     "extended_grams": "how many longer ones",
-    "patterns": "the ten most frequent grams of two or more items, their counts, and what these "
-    "rest on",
+    "patterns": "the ten most frequent grams of two or more items, their counts, and in "
+    "sound what these rest on",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
     "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
@@ -74,9 +74,9 @@ RESULT: Final = {
     "grams.csv": "one line for each gram: its count, its length, whether it was measured "
     "(released), filled in (estimated) or made longer by the Markov assumption (extended), its "
     "items",
-    "patterns.csv": "the top_k most frequent grams of two or more items. Evidence: beyond noise "
-    "(noise alone makes such a gram in at most one of 20 releases), may be noise, or estimated "
-    "(not measured)",
+    "patterns.csv": "the top_k most frequent grams of two or more items. In sound with evidence: "
+    "beyond noise (noise alone makes such a gram in at most one of 20 releases), may be noise, or "
+    "estimated (not measured)",
 }
 
 
@@ -105,7 +105,7 @@ def published(
     context: Context,
 ) -> Outcome:
     """Everything that leaves a run: a function of noisy counts and public choices."""
-    patterns = _patterns(release.grams, params.top_k, universe)
+    patterns = _patterns(release.grams, params.top_k, stance, universe)
     known = release.grams.bounds[release.grams.extended - 1]
     context.progress(0.85, "writing")
     return Outcome(
@@ -131,7 +131,7 @@ def published(
                 _synthetic(release.synthetic, universe, context),
             ),
             _grams_file(release.grams, universe, context),
-            _patterns_file(patterns),
+            _patterns_file(patterns, stance),
         ),
         plots=plots_of(release),
     )
@@ -220,22 +220,28 @@ def _named(
         yield [universe[item] for item in items], count
 
 
-def _patterns(grams: Grams, count: int, universe: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The most frequent grams of two or more items, each with what its count rests on."""
+def _patterns(
+    grams: Grams, count: int, stance: Stance, universe: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """The most frequent grams of two or more items; in `sound` with what each count rests on."""
+    patterns = [
+        {"items": [universe[item] for item in gram], "count": number}
+        for gram, number in released_patterns(grams, count)
+    ]
+    if stance == "paper":
+        return patterns
     measured = np.where(grams.beyond_noise, _BEYOND_NOISE, _MAY_BE_NOISE)
     evidence = np.where(grams.measured, measured, _ESTIMATED)[commonest(grams, count)].tolist()
-    return [
-        {"items": [universe[item] for item in gram], "count": number, "evidence": rests_on}
-        for (gram, number), rests_on in zip(released_patterns(grams, count), evidence, strict=True)
-    ]
+    return [row | {"evidence": rests_on} for row, rests_on in zip(patterns, evidence, strict=True)]
 
 
-def _patterns_file(patterns: list[dict[str, Any]]) -> ResultFile:
+def _patterns_file(patterns: list[dict[str, Any]], stance: Stance) -> ResultFile:
+    columns = ("evidence",) if stance == "sound" else ()
     text = io.StringIO()
-    text.write(line_of(("rank", "count", "length", "evidence", "items")))
+    text.write(line_of(("rank", "count", "length", *columns, "items")))
     for rank, row in enumerate(patterns, start=1):
-        items = row["items"]
-        text.write(line_of((rank, row["count"], len(items), row["evidence"], listed(items))))
+        cells = (row[column] for column in columns)
+        text.write(line_of((rank, row["count"], len(row["items"]), *cells, listed(row["items"]))))
     return ResultFile.csv("patterns.csv", text.getvalue(), "the most frequent patterns")
 
 

@@ -10,7 +10,8 @@ import pytest
 
 PAGES: Final = Path(__file__).parents[2] / "docs" / "algorithms"
 PRINTED: Final = {
-    "sequential-ngram": r"rank,count,length,items\n1,\d+,2,news sports\n2,\d+,2,sports weather\n\n",
+    "sequential-ngram": r"rank,count,length,evidence,items\n1,\d+,2,beyond noise,news sports\n"
+    r"2,\d+,2,beyond noise,sports weather\n\n",
 }
 
 
