@@ -84,6 +84,11 @@ async def test_a_real_curator_answers_as_recorded(tmp_path: Path) -> None:
         ]
         for name, answer in given.items():
             recorded = json.loads((RECORDED / f"{name}.json").read_text())
+            for contribution in (
+                *recorded.get("contributions", ()),
+                *answer.get("contributions", ()),
+            ):
+                assert contribution.pop("outcome") in (None, "released")  # known a moment later
             assert shape(recorded) == shape(answer), name
 
 
