@@ -4,7 +4,7 @@
         [--against CHECKOUT]
 
 `URL`: a server on which databases may be made (and are removed). Each writer is a process with the
-intake of a curator service, as a replica has it, and sends batches of `--items` readings of its own
+intake of a curator service, like a replica, and stores batches of `--items` readings of its own
 curators, one after the other; a batch is one transaction, acknowledged when it is on the disk. In
 turn: one writer, all, and all with a database each, which share no lock but only the machine and
 the server: the bound. Printed are medians of transactions a second over all turns, their ratios,

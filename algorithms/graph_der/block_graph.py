@@ -58,8 +58,6 @@ Floats = NDArray[np.float64]
 
 ROUNDS: Final = 60
 """Of drawing pairs again that are a loop or there already."""
-_PAIRS_AT_ONCE: Final = 1 << 22
-"""Copies of all of them would be the most that a release holds."""
 _LEAST_WEIGHT: Final = 1 / 20
 """Of a vertex, as a part of the mean degree."""
 
@@ -210,16 +208,13 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
             if not need.size:
                 break
             context.progress(0.6 + 0.2 * number / ROUNDS, "drawing edges")
-            keys = np.empty(need.size, np.int64)
-            for start in range(0, need.size, _PAIRS_AT_ONCE):
-                parts = need[start : start + _PAIRS_AT_ONCE]
-                one, other = (
-                    _ends(sums, fine.bounds[parts, side], fine.bounds[parts, side + 1], source)
-                    for side in (0, 2)
-                )
-                low, high = np.minimum(one, other), np.maximum(one, other)
-                keys[start : start + parts.size] = np.where(low < high, low * n + high, -1)
-            new = _new(keys, keys_drawn) & (keys >= 0)
+            # Column by column: a copy of all four would be the most that a release holds.
+            one, other = (
+                _ends(sums, fine.bounds[need, side], fine.bounds[need, side + 1], source)
+                for side in (0, 2)
+            )
+            keys = np.minimum(one, other) * n + np.maximum(one, other)
+            new = _new(keys, keys_drawn) & (one != other)
             keys_drawn = np.sort(np.concatenate((keys_drawn, keys[new])), kind="stable")
             need = need[~new]
     return _filled(

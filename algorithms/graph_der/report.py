@@ -525,7 +525,7 @@ def _forecast_of_sequence(scale: float, facts: SeenBlocks | None) -> dict[str, A
     deviation = math.sqrt(laplace_variance(scale))
     error: dict[str, Any] = {
         "basis": "root mean square over the sorted degrees: half of what isotonic regression "
-        "leaves of the noise if there are as many different degrees as so many edges can have; "
+        "leaves of the noise if the graph has the most different degrees that its edges allow; "
         "0.1 to 1.7 of that on the graphs tried",
         "noise_deviation": deviation,
     }

@@ -31,7 +31,7 @@ from algorithms.counts.released_files import FileErrors, Named, errors_of_counts
 from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
 from algorithms.drawing import BLUE, COLOURS
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
-from algorithms.sequential_ngram.evaluation import Text, commonest, evaluate, released_patterns
+from algorithms.sequential_ngram.evaluation import Text, commonest, evaluate, patterns_at
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.joining import Multiset
 from algorithms.sequential_ngram.parameters import (
@@ -224,14 +224,15 @@ def _patterns(
     grams: Grams, count: int, stance: Stance, universe: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """The most frequent grams of two or more items; in `sound` with what each count rests on."""
+    places = commonest(grams, count)
     patterns = [
         {"items": [universe[item] for item in gram], "count": number}
-        for gram, number in released_patterns(grams, count)
+        for gram, number in patterns_at(grams, places)
     ]
     if stance == "paper":
         return patterns
     measured = np.where(grams.beyond_noise, _BEYOND_NOISE, _MAY_BE_NOISE)
-    evidence = np.where(grams.measured, measured, _ESTIMATED)[commonest(grams, count)].tolist()
+    evidence = np.where(grams.measured, measured, _ESTIMATED)[places].tolist()
     return [row | {"evidence": rests_on} for row, rests_on in zip(patterns, evidence, strict=True)]
 
 

@@ -28,7 +28,7 @@ Values = NDArray[Any]
 """Whole numbers (sound) or floats (paper)."""
 
 FALSE_GRAM_IN_RELEASES: Final = 20
-"""In at most one of so many releases a gram that nobody has is said to be beyond noise."""
+"""At most one in this many releases says of a gram that nobody has that it is beyond noise."""
 
 
 @dataclass(frozen=True)

@@ -204,13 +204,18 @@ def released_patterns(
     grams: Grams, count: int, longest: int | None = None
 ) -> list[tuple[Pattern, int]]:
     """The most frequent grams of 2 or more items, in the same order, by their released counts."""
+    return patterns_at(grams, commonest(grams, count, longest))
+
+
+def patterns_at(grams: Grams, places: NDArray[np.int64]) -> list[tuple[Pattern, int]]:
+    """The items and released counts of these grams."""
     lengths = grams.lengths
     return [
         (
             tuple(grams.listed(np.array([gram]), int(lengths[gram]))[0].tolist()),
             int(grams.counts[gram]),
         )
-        for gram in commonest(grams, count, longest).tolist()
+        for gram in places.tolist()
     ]
 
 
