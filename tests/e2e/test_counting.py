@@ -66,9 +66,9 @@ def visits(number: int) -> list[list[str]]:
 
 
 OF_THE_MOMENT = re.compile(
-    r"_(seconds|created)|^(process|python)_|_request|_store_|_responses|_free_ratio$"
+    r"_(seconds|created)|^(process|python)_|_request|_store_|_responses|_free_ratio$|_up{"
 )
-"""Metrics of how long something took, of the disk, and of how often who polls asked and what that
+"""Metrics of how long something took, of the disk, of who answered when asked last, and of how often who polls asked and what that
 read."""
 ALL = [each for number in range(12) for each in visits(number)]
 
