@@ -38,7 +38,7 @@ class UnknownAlgorithm(NotFound):
 
 
 def none_such(name: str) -> str:
-    """Message for an unknown name: the most similar algorithm, or all of them."""
+    """Message for an unknown name: the most similar algorithm, or a list of all."""
     near = get_close_matches(name, NAMES, n=1)
     suggestion = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{UnknownAlgorithm.title}: {suggestion}"

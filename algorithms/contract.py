@@ -47,7 +47,7 @@ class Context(Protocol):
 
     def noise(self, stage: str, block: int = 0) -> NoiseSource:
         """The secret stream of a stage and block; the same pair gives the same words on every
-        attempt, and no two pairs share any."""
+        attempt, and streams of different pairs share none."""
         ...
 
     def progress(self, fraction: float, stage: str) -> None:
@@ -58,7 +58,7 @@ class Context(Protocol):
     def map_blocks(
         self, function: Callable[[Block], Part], blocks: Iterable[Block]
     ) -> Sequence[Part]:
-        """The results of independent blocks, in order; on several workers where there are some."""
+        """The results of independent blocks, in order; on several workers if there are any."""
         ...
 
 
@@ -92,8 +92,8 @@ class SequentialContext:
 
 
 def floating_source(secret: NoiseSource) -> SeededRandom:
-    """A generator for floating-point noise (stance `paper`), seeded from a job's secret stream; the
-    noise protects nobody."""
+    """A generator for floating-point noise (stance `paper`), seeded from a job's secret stream.
+    Its noise guarantees nothing."""
     return SeededRandom(int.from_bytes(secret.bytes(16)))
 
 
@@ -120,8 +120,10 @@ class ResultFile:
 @dataclass(frozen=True)
 class Plot:
     """A picture that is drawn when it is first requested, from these values: plain JSON, published
-    with the result, and a function of what else is published. `name`: of one of the algorithm's
-    drawings."""
+    with the result and derived from its other published parts only.
+
+    `name`: of one of the algorithm's drawings.
+    """
 
     name: str
     values: Mapping[str, Any]
@@ -162,9 +164,7 @@ class Picture:
 @dataclass(frozen=True)
 class Outcome:
     """What a job returns. `result`: the summary that the spec lists, plain JSON values.
-
-    `public_seeds` by parameter name; `evaluation`: visible only to the operator.
-    """
+    `public_seeds` by parameter name; `evaluation`: visible only to the operator."""
 
     result: Mapping[str, Any]
     report: PrivacyReport
@@ -176,9 +176,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PrivacyScope:
-    """What a federated sum protects: all of `unit`, of which at most `records` of a curator count;
-    `hidden`: number of records whose vectors the noise hides together; `every_record`: no record of
-    a table is omitted (`Query.every_record`)."""
+    """What a federated sum protects: all of `unit`, of which at most `records` of a curator count.
+
+    `hidden`: how many records' vectors the noise protects together; `every_record`: no record of
+    a table is omitted (`Query.every_record`).
+    """
 
     unit: Literal["record", "curator"]
     records: int
@@ -225,7 +227,10 @@ class FederatedRounds:
 @dataclass(frozen=True)
 class Collected:
     """Reports from curators: (user, report) pairs, a user being one record of one curator, in order
-    of curators, records and rounds. `offered`: curators that could have; `columns`: their names."""
+    of curators, records and rounds.
+
+    `offered`: how many curators could have reported; `columns`: their names.
+    """
 
     reports: Sequence[tuple[int, Report]]
     offered: int
@@ -293,7 +298,7 @@ class Algorithm:
 
     @property
     def federated(self) -> Mapping[Way, str] | None:
-        """The ways in which it runs over curators, and when each of them; None: it does not."""
+        """In which ways the algorithm runs over curators, and when; None: it does not."""
         ways: dict[Way, str] = {}
         if self.rounds is not None:
             ways["rounds"] = self.rounds.when
@@ -338,8 +343,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampleJob:
-    """The sample that it reads, its parameters, and further options of `tacit job run`; those that
-    name a file name one of the samples."""
+    """The sample that it reads, its parameters, and further options of `tacit job run`; an
+    option for a file names one of the samples."""
 
     file_name: str
     params: Mapping[str, Any]
@@ -414,7 +419,7 @@ class MethodNeedsSound(Invalid):
 
 
 class ValueUnknown(Invalid):
-    """A parameter names a value that no row has: it would silently have no effect."""
+    """A parameter names a value that no row has, so it would silently have no effect."""
 
     name = "value_unknown"
     title = "There is no such value"
@@ -443,7 +448,7 @@ ABOUT: Final = (
 
 
 def universe_size(universe: ItemUniverse) -> int | None:
-    """How many items there are; None while only a reference to the list is known."""
+    """How many items there are; None as long as only a reference to the list is known."""
     if isinstance(universe, tuple):
         return len(universe)
     return universe if isinstance(universe, int) else None
@@ -461,7 +466,7 @@ def check_universe(universe: ItemUniverse) -> None:
 
 
 def item_names(universe: ItemUniverse) -> tuple[str, ...]:
-    """The items in order. A reference has to be replaced by its list before; raises BadUniverse."""
+    """The items in order. Replace a reference by its list first; raises BadUniverse."""
     if isinstance(universe, tuple):
         return universe
     if isinstance(universe, int):
@@ -471,7 +476,7 @@ def item_names(universe: ItemUniverse) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Work:
-    """What a job over a universe takes on one core, as measured: bytes and microseconds for each
+    """The measured cost of a job over a universe on one core: bytes and microseconds for each
     item of the universe, and for each item of a record."""
 
     item_bytes: int
@@ -480,7 +485,7 @@ class Work:
     entry_us: float
 
     def json(self, items: int) -> dict[str, Any]:
-        """For a report. From public numbers; how many records there are is private."""
+        """For a report: from public numbers only; the number of records is private."""
         return {
             "basis": "measured in a separate process at 1,000 to 200,000 items, right within a "
             "factor of 2; what records add is for each million items of all records together",
@@ -524,8 +529,8 @@ def by_cosine(cosine: float) -> Verdict:
 
 
 def with_verdict(error: Mapping[str, Any], verdict: Verdict, figure: str) -> dict[str, Any]:
-    """An algorithm's forecast with the line first, in place of an earlier one. figure: what was
-    expected of what, in words."""
+    """An algorithm's forecast with the verdict first, in place of an earlier one. figure: which
+    expected error is compared with what, in words."""
     others = {name: value for name, value in error.items() if name != "verdict"}
     return {"verdict": f"{verdict}: {figure}", **others}
 
@@ -539,8 +544,8 @@ NEEDS_LIST: Final = "needs the list that is named by reference"
 
 
 def by_size(error: Mapping[str, Any], deviation: float, subject: str) -> dict[str, Any]:
-    """The same before a run, which alone shows how large a thing is. deviation: its expected error,
-    whatever its size; what: `a count of ..`."""
+    """The verdict before a run, when the size of a count is unknown. deviation: its expected
+    error, whatever its size; what: `a count of ..`."""
     useful, noise = deviation / USEFUL_ERROR, deviation / WEAK_ERROR
     reason = f"{subject} is useful from {useful:.3g} on and noise below {noise:.3g}"
     return without_verdict(error, f"{reason}; how large it is depends on the data")

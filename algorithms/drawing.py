@@ -36,8 +36,11 @@ def can_draw() -> bool:
 def picture(
     algorithm: str, name: str, fill: Callable[[Axes], None], inches: tuple[float, float]
 ) -> Picture:
-    """The picture that `fill` draws. The same drawing gives the same bytes: the names of algorithm
-    and picture are the salt of the SVG's identifiers, and no date is written."""
+    """The picture that `fill` draws.
+
+    The same drawing gives the same bytes: the names of algorithm and picture are the salt of the
+    SVG's identifiers, and no date is written.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

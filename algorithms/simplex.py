@@ -10,7 +10,7 @@ Ints = NDArray[np.int64]
 
 
 def on_simplex(values: Floats) -> Floats:
-    """The nearest numbers (n,), none below 0, with the same sum; all 0 where it is not above 0."""
+    """The nearest non-negative numbers (n,) with the same sum; all 0 if the sum is not above 0."""
     total = values.sum()
     if total <= 0:
         return np.zeros(values.size)
@@ -23,7 +23,7 @@ def on_simplex(values: Floats) -> Floats:
 
 
 def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
-    """The same group by group: the nearest numbers (n,), none below 0, that add up to totals (g,),
+    """The same group by group: the nearest non-negative numbers (n,) that add up to totals (g,),
     at least 0; owner (n,): the group of each number. A group without numbers adds nothing."""
     order = np.lexsort((-values, owner))
     falling, group = values[order], owner[order]

@@ -20,7 +20,7 @@ def algorithms(
         str | None, typer.Argument(help="An algorithm; all of them unless given.")
     ] = None,
 ) -> Answer:
-    """The algorithms that run as jobs; with a name, its parameters and what its result holds."""
+    """The algorithms that run as jobs; for a named one, its parameters and its result."""
     try:
         entries = [
             catalogue.shown(entry_name) for entry_name in ([name] if name else catalogue.NAMES)
@@ -72,7 +72,7 @@ def _rows(path: str, model: Json, schema: Json) -> Iterator[tuple[str, str, str,
 
 
 def _models(path: str, about: Json, schema: Json) -> Iterator[tuple[str, Json]]:
-    """The models that a value may be or contain, with their paths; alternatives by their names."""
+    """The models that a value can be or contain, with their paths; alternatives by their names."""
     for one in (*about.get("anyOf", ()), *about.get("oneOf", ())):
         yield from _models(path, one, schema)
     for key, mark in (("items", "[]"), ("additionalProperties", ".*")):

@@ -63,8 +63,8 @@ def noise(
     home: Home = DEFAULT_HOME,
     token: Token = None,
 ) -> Answer:
-    """Which curators add too little noise, or are outliers, in local rounds. A look spends alpha,
-    unless nothing is new since the last."""
+    """Which curators add too little noise, or are outliers, in local rounds. A look spends
+    alpha, unless nothing is new since the last."""
     with _aggregator(aggregator, home, token) as client:
         response = client.get("/v1/audit/noise", alpha=alpha)
     return Answer(response, lambda: _print_noise(response))

@@ -267,8 +267,8 @@ at_target = at(nullcontext[Target])
 
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
-    """`command` as Typer reads it: a parameter whose type is a dataclass becomes one option for
-    each of its fields."""
+    """`command` in the form that Typer reads: a parameter whose type is a dataclass becomes one
+    option for each of its fields."""
     groups: dict[str, Any] = {}
     parameters: list[Parameter] = []
     for parameter in signature(command, eval_str=True).parameters.values():
@@ -298,14 +298,14 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _with_signature(command: Callable[..., T], parameters: Sequence[Parameter]) -> Callable[..., T]:
-    """`command`, which takes keywords only, with the parameters that Typer makes options of."""
+    """`command`, which takes keywords only, with the parameters from which Typer makes options."""
     keywords = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in parameters]
     vars(command)["__signature__"] = Signature(keywords)
     return command
 
 
 def say(text: str, *, markup: bool = True) -> None:
-    """Print lines for people; markup=False prints brackets as they are. A terminal gets them
+    """Print lines for people; markup=False prints brackets unchanged. A terminal gets them
     wrapped between words; a name that is longer than a line is never broken."""
     fits = console.is_terminal and max(map(len, text.split()), default=0) <= console.width
     console.print(text, highlight=False, markup=markup, soft_wrap=not fits)
@@ -321,8 +321,8 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts for `console.print`, in which no word is broken: where the words of a row
-    do not fit side by side, each row is a list of `column: value`. Brackets are markup."""
+    """A table of texts for `console.print` that breaks no word: if the words of a row do not fit
+    side by side, each row is a list of `column: value`. Brackets are markup."""
 
     title: str
     columns: Sequence[str]
@@ -358,10 +358,8 @@ def tabled(
 
 
 def digits(fingerprint: str) -> str:
-    """A fingerprint as people write it: 64 hexadecimal digits, with colons or blanks if they like.
-
-    Raises ValueError.
-    """
+    """A fingerprint in the form that people write: 64 hexadecimal digits, optionally with colons
+    or blanks. Raises ValueError."""
     plain = fingerprint.replace(":", "").replace(" ", "").lower()
     if len(plain) != 64 or not set(plain) <= set("0123456789abcdef"):
         raise ValueError("a fingerprint has 64 hexadecimal digits")

@@ -230,8 +230,8 @@ def declared_universe(client: Client, text: str) -> Any:
 
 
 def universe_of(text: str) -> Any:
-    """Public items as a dataset declares them, from a JSON list, a file with one (`.json`) or with
-    an item a line, or the id of a dataset."""
+    """Public items for the declaration of a dataset, from a JSON list, a file with one (`.json`)
+    or with an item per line, or the id of a dataset."""
     if text.lstrip().startswith("["):
         return json.loads(text)
     file = Path(text)

@@ -26,8 +26,8 @@ from tacit.wire import format_instant
 
 
 def revoke(name: str | None, secret: bytes, chain_from: str, out: Path) -> Answer:
-    """Write the chain of a service that ends with its revocation. Raises ValueError, DomainError
-    where the pair is not the one that was committed to."""
+    """Write the chain of a service, ended by its revocation. Raises ValueError, DomainError if
+    the pair is not the one that was committed to."""
     deployment, chain = _followed(name, chain_from)
     now = datetime.now(UTC).replace(microsecond=0)
     ended = revoked_for(deployment, chain, HybridIdentity(secret), now)
@@ -77,8 +77,8 @@ def show(
 
 
 def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
-    """The deployment, and the chain as a follower has it: a coordinator has that of an aggregator,
-    an aggregator that of its coordinator."""
+    """The deployment, and the chain as a follower stores it: a coordinator has that of an
+    aggregator, an aggregator that of its coordinator."""
     with Client(url, verify=trusted(url)) as client:
         if publishes(client, "tacit-aggregator"):
             chain = _chain(client.trust.coordinator())
@@ -93,8 +93,8 @@ def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
 
 
 def _show(client: Client, chain: IdentityChain) -> None:
-    """Send it to a service that may follow this one. Raises Problem if it does not, ValueError for
-    the service itself."""
+    """Send it to a service that may follow this one. Raises Problem if it does not, ValueError
+    for the service itself."""
     document, text = chain.documents[0].statement, chain.model_dump(mode="json", exclude_none=True)
     of_coordinator = document.role is Role.COORDINATOR
     at_aggregator = publishes(client, "tacit-aggregator")

@@ -23,8 +23,8 @@ _TYPED = str.maketrans({"\N{NARROW NO-BREAK SPACE}": None, "\N{MINUS SIGN}": "-"
 
 
 def amount(value: object, digits: int = 3) -> str:
-    """A decimal string (or number) to a few significant digits, and to a tenth where it is large
-    (below 10^9)."""
+    """A decimal string (or number) to a few significant digits, a large one (below 10^9) to a
+    tenth."""
     if value is None:
         return "-"
     if value == "inf":
@@ -38,7 +38,7 @@ def amount(value: object, digits: int = 3) -> str:
 
 
 def verified(response: api.Answer) -> Answer:
-    """The result of a check of every row of a ledger; exit code 1 where it is broken."""
+    """The result of a check of every row of a ledger; exit code 1 if it is broken."""
     if response["verified"]:
         text = f"verified: {response['rows']} rows, head {response['head']}"
         return Answer(response, lambda: say(text))
@@ -153,7 +153,7 @@ def refusal_lines(refusals: api.Answer) -> list[str]:
 
 
 def refused_lines(refusals: api.Answer) -> list[str]:
-    """Which curators were refused by their proof, and contradictions among aggregators."""
+    """Which curators had invalid proofs, and contradictions among aggregators."""
     named = [
         f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
         for item in refusals["refused"]
@@ -206,8 +206,8 @@ def _unit(symbol: str) -> str:
 
 
 def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
-    """The privacy report: the expected error, who would have to collude to learn more, and what is
-    not protected, public and assumed; `full`: every statement whole, and the source's claim."""
+    """The privacy report: the expected error, who would have to collude to learn more, and what
+    is not protected, public and assumed; `full`: every whole statement, and the source's claim."""
     # Loaded only here: few commands print a report.
     from tacit.report.text import brief, brief_text, forecast_of_a_job, price_in_rho
 

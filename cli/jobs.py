@@ -203,8 +203,8 @@ class Upload:
     ] = None
 
     def send(self, client: Client, file: Path, job: Json) -> str:
-        """Upload the file with the budget that is given or that the job costs; the dataset's id.
-        The same content always has the same ledger."""
+        """Upload the file with the given budget, or the one that the job costs; returns the
+        dataset's id. The same content always has the same ledger."""
         kind = str(client.jobs.algorithm(job["algorithm"])["dataset_kind"])
         fields: Json = {"roles": {"label": self.label, "curator": self.curator}}
         if self.universe is not None:
@@ -545,8 +545,8 @@ def _write(client: Client, job: api.Answer, out: Path) -> None:
 
 
 def _pictures(directory: Path) -> dict[str, Picture]:
-    """The plots of a result that `tacit job run` wrote, by their places in its directory; those of
-    an evaluation too, which no service stores or sends."""
+    """The plots of a result that `tacit job run` wrote, by their paths in its directory; those
+    of an evaluation too, which no service stores or sends."""
     # Loaded only here: other commands know no algorithm.
     from algorithms import catalogue
     from algorithms.contract import Plot

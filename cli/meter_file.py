@@ -55,7 +55,7 @@ class MeterFile:
         return ".xml" in self.path.suffixes
 
     def open(self) -> BinaryIO:
-        """The plain content. How it is compressed its first bytes say, as at the service."""
+        """The plain content; its first bytes show how it is compressed, as at the service."""
         with self.path.open("rb") as file:
             head = file.read(len(XZ_MAGIC))
         if head.startswith(XZ_MAGIC):
@@ -65,7 +65,7 @@ class MeterFile:
         return self.path.open("rb")
 
     def _as_utf8(self) -> BinaryIO:
-        """The plain content in UTF-8. Raises BadImport where it is not in its encoding."""
+        """The plain content in UTF-8. Raises BadImport if it is not in its stated encoding."""
         file = self.open()
         named = self.columns.get("encoding")
         if named is None and not encoding.marked(file.read(3))[0]:
@@ -91,8 +91,8 @@ class MeterFile:
             raise ValueError(f"{self.path.name}: {reason}") from None
 
     def meters(self) -> list[str]:
-        """The ids of the meters, in the order of the rows. Raises ValueError for a file whose first
-        line is one of them: a header is expected."""
+        """The ids of the meters, in the order of the rows. Raises ValueError if the first line
+        is a meter: a header is expected."""
         rows = self.rows()
         if text_files.first_line(next(rows, [])) != "names":
             raise ValueError(f"{self.path.name}, line 1: a header is missing")
@@ -108,7 +108,7 @@ class MeterFile:
         return np.array(filled, np.float64).reshape(len(values), longest)
 
     def recognised(self) -> Recognised:
-        """What the file looks like. Raises ValueError, or BadImport for another encoding."""
+        """The likely format of the file. Raises ValueError, or BadImport for another encoding."""
         try:
             with self.open() as file:
                 head = file.read(HEAD_BYTES)

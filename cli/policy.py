@@ -47,7 +47,7 @@ class Change:
 
 
 def policy_of(document: object) -> Policy:
-    """The policy of a JSON document. Raises BadChange, which names the fields that are wrong."""
+    """The policy of a JSON document. Raises BadChange, which names the invalid fields."""
     try:
         return Policy.model_validate_json(json.dumps(document))
     except ValidationError as error:
@@ -55,10 +55,8 @@ def policy_of(document: object) -> Policy:
 
 
 def changed(policy: Policy, changes: Sequence[str]) -> Policy:
-    """The policy after changes in this order: each `name=value`, a JSON file, or JSON.
-
-    Raises BadChange, which names the fields that are wrong, OSError for a file.
-    """
+    """The policy after changes in this order: each `name=value`, a JSON file, or JSON. Raises
+    BadChange, which names the invalid fields, OSError for a file."""
     document: Json = policy.model_dump(mode="json")
     for change in changes:
         document = _merged(document, _patch(change))
@@ -121,9 +119,7 @@ def _patch(change: str) -> Json:
 
 def _value(name: str, text: str) -> object:
     """The JSON value of a field's text; a text of another type is left for the model to refuse.
-
-    Raises BadChange unless the name is that of a single value.
-    """
+    Raises BadChange unless the name is that of a single value."""
     model: type[WireModel] | None = Policy
     annotation: Any = None
     parts = tuple(name.split("."))

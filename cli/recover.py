@@ -102,7 +102,7 @@ def attack_path(
         int, typer.Option(min=100, help="The search_budget of the job, of a graph-path.")
     ] = 2000,
 ) -> Answer:
-    """What an adversary finds who knows the map and the path but for one step. For the owner."""
+    """What an adversary finds who knows the map and all but one step of the path. For the owner."""
     with _plain_words():
         with network_file.open("rb") as file:
             network = read_json(file)

@@ -208,7 +208,7 @@ def list_rounds(
 
 
 def _lines(shown: api.Answer) -> list[str]:
-    """A round for people; its id begins a line, so that any screen shows it whole."""
+    """A round for people; its id begins a line, so that every screen shows it whole."""
     window, curators = shown["window"], shown["participants"]
     state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
     why = [] if shown["reason"] is None else [f"  {shown['reason']}"]

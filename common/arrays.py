@@ -18,8 +18,11 @@ _LEAST: Final = 64
 
 
 def grown(values: NDArray[Item], size: int) -> NDArray[Item]:
-    """The same values with capacity for `size`, new ones zero. At least doubles, so that many
-    small steps copy little: the system allocates memory only when it is written."""
+    """The same values with capacity for `size`, new ones zero.
+
+    At least doubles, so that many small steps copy little; the system allocates memory only when
+    it is written.
+    """
     if size <= values.size:
         return values
     longer = np.zeros(max(size, 2 * values.size, _LEAST), values.dtype)
@@ -34,7 +37,7 @@ _RECENT: Final = 4096
 
 
 class Interned:
-    """Different byte strings, numbered from 0 in the order in which they came.
+    """Distinct byte strings, numbered from 0 in the order in which they were added.
 
     A string takes its own bytes and twenty more: no object is kept for each.
     """
@@ -49,7 +52,7 @@ class Interned:
 
     @classmethod
     def of(cls, data: bytes | memoryview, ends: NDArray[np.int64]) -> Interned:
-        """From what `parts` gave. Raises ValueError for what cannot have come from it."""
+        """Restore what `parts` returned. Raises ValueError for anything else."""
         if (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if ends.size else 0) != len(data):
             raise ValueError("strings that do not fill their bytes")
         made = cls()
@@ -58,8 +61,8 @@ class Interned:
         return made
 
     def parts(self) -> tuple[memoryview, NDArray[np.int64]]:
-        """All strings one after the other, and (n,) where each ends: views, which have to be gone
-        before the next string comes."""
+        """All strings one after the other, and (n,) where each ends: views, to be dropped before
+        the next string is added."""
         return memoryview(self._data).toreadonly(), self._ends[: self._size]
 
     def __len__(self) -> int:
@@ -99,7 +102,7 @@ class Interned:
         return number
 
     def _sort(self, first: int) -> None:
-        """Put the hashes of the strings from this number on into the sorted column."""
+        """Insert the hashes of the strings from this number on into the sorted column."""
         fresh = np.array([hash(self[number]) for number in range(first, self._size)], np.int64)
         hashes = np.concatenate([self._hashes, fresh])
         numbers = np.concatenate([self._numbers, np.arange(first, self._size, dtype=np.int32)])
@@ -118,7 +121,7 @@ def batches(
     most_items: float = inf,
 ) -> Iterator[list[Batched]]:
     """The items in their order, in batches of at most `most` in size and `most_items` in number;
-    an item that is larger alone is a batch alone."""
+    a single item that is larger is a batch of its own."""
     batch: list[Batched] = []
     size = 0
     for item in items:

@@ -54,12 +54,12 @@ _LONG: Final = b"0" * 19
 
 
 def may_be_unstorable(body: bytes) -> bool:
-    """Whether a JSON text could hold such a value: two searches, far cheaper than to parse it."""
+    """Whether a JSON text could contain such a value: two searches, far cheaper than parsing it."""
     return _ESCAPED in body or _LONG in body.translate(_DIGITS_AS_ONE)
 
 
 def refuse_unstorable(value: object) -> None:
-    """Raise Invalid with the places of such values in what was parsed from a body."""
+    """Raise Invalid with the pointers of such values in a parsed body."""
     errors: list[FieldError] = []
     pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
     while pending:
@@ -163,7 +163,7 @@ def decode_cbor(body: bytes) -> Any:
 
 
 def _refused(error: ValidationError, body: object, model: type[BaseModel]) -> DomainError:
-    """The domain error of a failed validation; a field that is unknown gets the nearest name."""
+    """The domain error of a failed validation; an unknown field gets the nearest name."""
     problem = invalid_from(error, body)
     if not isinstance(problem, Invalid):
         return problem
@@ -195,8 +195,8 @@ def _kept(text: str) -> float:
 
 
 def _refuse_lost_numbers(body: bytes) -> None:
-    """Parse a second time only a body that could hold a number that a float would make 0 or
-    infinite: such a number is never silently another one."""
+    """Refuse a number that a float would make 0 or infinite, which would silently change it.
+    Only a body that could contain one is parsed a second time."""
     try:
         json.loads(body, parse_float=_kept)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
@@ -206,7 +206,8 @@ def _refuse_lost_numbers(body: bytes) -> None:
 
 
 def _refuse_exotic_json(body: bytes) -> None:
-    """Parse a second time only a body that could hold NaN, an infinity, or too much depth."""
+    """Refuse NaN, infinities and too much depth. Only a body that could contain them is parsed a
+    second time."""
     deep = body.count(b"{") + body.count(b"[") > MAX_DEPTH
     if not deep and b"NaN" not in body and b"Infinity" not in body:
         return
@@ -219,13 +220,13 @@ def _refuse_exotic_json(body: bytes) -> None:
 
 @cache
 def _bounds_depth(model: type[BaseModel]) -> bool:
-    """Whether what a model accepts is never too deep: it has no place for values of any form, and
-    none of its own kind inside."""
+    """Whether a model limits the depth of what it accepts: it has no field for values of any
+    form, and none of its own kind."""
     return _depth(model, ()) <= MAX_DEPTH
 
 
 def _depth(annotation: Any, inside: tuple[Any, ...]) -> float:
-    """How deep the values of an annotation are; infinity where that is not known."""
+    """The depth of the values of an annotation; infinity if unknown."""
     if annotation in inside:
         return math.inf
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -325,8 +326,8 @@ def invalid_from(error: ValidationError, body: object = UNKNOWN) -> DomainError:
 
 
 def invalid_of(raw: Sequence[Any], body: object, *, placed: bool) -> DomainError:
-    """The same of the errors that a validation lists; `placed`: their locations begin with the part
-    of the request."""
+    """The same for the errors that a validation lists; `placed`: their locations begin with the
+    part of the request."""
     if any(item["type"] == "json_invalid" and len(raw) == 1 for item in raw):
         return MalformedBody()
     found = tuple(_field_error(item, body, placed=placed) for item in raw[:_MAX_ERRORS])
@@ -362,7 +363,7 @@ def _field_error(item: Mapping[str, Any], body: object, *, placed: bool) -> Fiel
 
 
 def _names_what_is_not_there(item: Mapping[str, Any]) -> bool:
-    """Whether the last segment is a field even if the body has none of that name."""
+    """Whether the last segment is a field although the body has none of that name."""
     of_our_own = item.get("type") in _OUR_RULES and len(item.get("loc", ())) == 1
     return item.get("type") == "missing" or of_our_own
 
@@ -370,7 +371,7 @@ def _names_what_is_not_there(item: Mapping[str, Any]) -> bool:
 def _existing(
     segments: tuple[str | int, ...], body: object, *, missing: bool
 ) -> tuple[str | int, ...]:
-    """The segments that lead through the body; pydantic also names the branches of unions."""
+    """The segments that lead through the body, without the union branches that pydantic adds."""
     if body is UNKNOWN:
         return segments
     kept: list[str | int] = []
@@ -386,7 +387,7 @@ def _existing(
 
 
 def _rule(item: Mapping[str, Any]) -> str:
-    """What the field should be, unless the message could repeat what was sent."""
+    """What the field should be, unless the message could repeat the received value."""
     kind = str(item.get("type", "invalid"))
     message = rule(item)
     if kind == "string_pattern_mismatch" and item["ctx"]["pattern"] == IDENTIFIER:

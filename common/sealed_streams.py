@@ -24,7 +24,7 @@ def _nonce(number: int, last: bool) -> bytes:
 
 
 class StreamSealer(io.RawIOBase):
-    """Writes plain bytes into `file` sealed; what is there is whole only after `finish`."""
+    """Encrypts plain bytes into `file`, which is complete only after `finish`."""
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         super().__init__()
@@ -53,10 +53,8 @@ class StreamSealer(io.RawIOBase):
 
 
 class StreamOpener(io.RawIOBase):
-    """The plain bytes of a stream that lies in `file` from its current place to its end; seekable.
-
-    Raises what `broken` gives where a seal is broken; at once for a stream that was cut off.
-    """
+    """The plain bytes of a stream in `file`, from its current position to its end; seekable.
+    Raises what `broken` returns if a seal is broken; immediately for a truncated stream."""
 
     def __init__(self, file: BinaryIO, key: bytes, broken: Callable[[], Exception]) -> None:
         super().__init__()

@@ -47,7 +47,8 @@ def create_app(
     clock: Clock | None = None,
     transports: Mapping[str, Transport] | None = None,
 ) -> FastAPI:
-    """The coordinator. `transports` replaces the network to given addresses (in-process use)."""
+    """The coordinator. `transports` replaces the network to the given addresses (in-process
+    use)."""
     time = clock or SystemClock()
 
     @asynccontextmanager
@@ -107,7 +108,7 @@ async def _no_subject(token: NewToken) -> None:
 
 
 def _console() -> ModuleType:
-    """The console, whose templates need jinja2: only imported where it is on."""
+    """The console, whose templates need jinja2, which is imported only if the console is on."""
     try:
         return import_module("coordinator.console.app")
     except ImportError as error:

@@ -29,8 +29,8 @@ _log = get_logger("tacit.resealing")
 
 
 class Resealing(Repeating):
-    """Advances a rotation, in the process that leads: it seals again what an older key sealed, then
-    ends the rotation."""
+    """Advances a rotation, in the process that leads: it encrypts again what an older key
+    encrypted, then ends the rotation."""
 
     def __init__(
         self, database: Database, keys: StorageKeys, datasets: Datasets, results: Results
@@ -46,12 +46,12 @@ class Resealing(Repeating):
         self.start()
 
     async def stop(self) -> None:
-        """Stop; the next start, in any process, continues with what an older key still seals."""
+        """Stop; the next start, in any process, continues with what is still under an older key."""
         await super().stop()
         await self._leader.stop()
 
     async def look(self) -> None:
-        """Make one pass, as the state of the rotation demands; nothing while none runs."""
+        """Make one pass, as the state of the rotation demands; nothing if none is in progress."""
         if not self._leader.leads:
             return
         async with self._database.reading() as transaction:

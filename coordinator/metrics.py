@@ -158,8 +158,8 @@ _RELEASES: Final = 16
 
 
 def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
-    """Have the load profile that was released last read whenever the metrics are: three series for
-    each of at most `MOST_SLOTS` slots, in place of those of the profile before."""
+    """Have the newest released load profile read whenever the metrics are: three series for each
+    of at most `MOST_SLOTS` slots, in place of those of the profile before."""
     gauge = metrics.gauge(
         "last_profile_value",
         "The sum in each slot of the load profile that was released last, in `unit`; `bound`: "
@@ -191,8 +191,8 @@ def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
 
 
 async def _profile(database: Database, round_id: str) -> tuple[list[float], float, str] | None:
-    """The slots of a released profile, how far noise moves each in 95 of 100 cases, and the unit;
-    None of another result, and of more slots than are shown."""
+    """The slots of a released profile, how far noise moves each in 95 of 100 cases, and the
+    unit; None for another kind of result, and for more slots than are shown."""
     text = await progress.document(database, round_id, "descriptor")
     query = Signed[RoundDescriptor].model_validate_json(text).statement.query
     if query.function is not Function.VECTOR_SUM or reads_vectors(query):

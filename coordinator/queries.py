@@ -66,9 +66,9 @@ MOST_STOPS: Final = 32
 
 
 class PreviewRequest(Query):
-    """A query, and values to try in place of its own: epsilons, or rhos for Gaussian noise. Of
-    mechanism two-layer it is the epsilon of the aggregators; that of the curators keeps its ratio
-    to it."""
+    """A query, and values to try instead of its own: epsilons, or rhos for Gaussian noise. For
+    mechanism two-layer it is the epsilon of the aggregators; that of the curators keeps its
+    ratio to it."""
 
     epsilons: Annotated[tuple[Exact, ...], Field(max_length=MOST_STOPS)] | None = None
     rhos: Annotated[tuple[Exact, ...], Field(max_length=MOST_STOPS)] | None = None
@@ -95,9 +95,9 @@ class Tries(NamedTuple):
 
 
 class Stop(WireModel):
-    """The query at another epsilon or rho: the error to expect, and how often a guess is right at
-    most where the query's own assumption holds. `rho`: of Gaussian noise, of which epsilon is what
-    holds at the query's delta."""
+    """The query at another epsilon or rho: the expected error, and the largest share of right
+    guesses under the query's own assumption. `rho`: for Gaussian noise; epsilon then follows
+    from it at the query's delta."""
 
     epsilon: Exact
     rho: Exact | None = None
@@ -106,14 +106,14 @@ class Stop(WireModel):
 
 
 class Preview(PrivacyReport):
-    """The report of a result, before anything is spent; `stops`: at the epsilons, then at the rhos
-    that were named, in their order."""
+    """The report of a result, before anything is spent; `stops`: at the requested epsilons, then
+    at the requested rhos, in their order."""
 
     stops: tuple[Stop, ...] | None = None
 
 
 def stops(query: Query, tries: Tries, operators: tuple[str, ...]) -> list[Stop]:
-    """The query at each of these. Raises Invalid with the place of one that cannot be."""
+    """The query at each of these. Raises Invalid with the pointer of an impossible one."""
     stops_found = []
     for place, budget, change in (
         *(
@@ -145,8 +145,8 @@ def _refused(place: str, problem: str) -> Invalid:
 
 
 def at_rho(query: Query, rho: Fraction) -> Query:
-    """The same query with another rho. Raises ValueError where its noise is not Gaussian, or cannot
-    have this one."""
+    """The same query with another rho. Raises ValueError if its noise is not Gaussian, or cannot
+    have this rho."""
     if not is_gaussian(query):
         raise ValueError("only gaussian noise is measured by rho")
     fields = json.loads(query.canonical())
@@ -155,7 +155,7 @@ def at_rho(query: Query, rho: Fraction) -> Query:
 
 
 def at_epsilon(query: Query, epsilon: Fraction) -> Query:
-    """The same query with another epsilon. Raises ValueError where it has none, or cannot have this
+    """The same query with another epsilon. Raises ValueError if it has none, or cannot have this
     one."""
     fields = json.loads(query.canonical())
     match query.mechanism:
@@ -223,13 +223,15 @@ def check_query(
 
 
 def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...]:
-    """The operators of the aggregators that a round of the query would use, as far as known."""
+    """The operators of the aggregators that a round of the query would use, as far as they are
+    known."""
     chosen = rows[: query.aggregators]
     return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
 
 
 def urls_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...]:
-    """The addresses of the aggregators that a round of the query would use, as far as known."""
+    """The addresses of the aggregators that a round of the query would use, as far as they are
+    known."""
     return tuple(row.url for row in rows[: query.aggregators])
 
 
@@ -239,10 +241,13 @@ async def preview(
     settings: CoordinatorSettings,
     tries: Tries | None = None,
 ) -> Preview:
-    """What an analyst should see before asking: the report of a result, or what prevents the
-    way; with `tries` also what the query would be at each. Raises what `check_query` raises,
-    NotEnoughAggregators where some are paired, but too few, and Invalid with the place of a
-    try. (A query itself may be made before its aggregators are paired.)"""
+    """What an analyst should see before creating a query: the report of a result, or what prevents
+    it; with `tries` also the query at each of these.
+
+    Raises what `check_query` raises, NotEnoughAggregators if some are paired, but too few, and
+    Invalid with the pointer of a try. (A query can be created before its aggregators are
+    paired.)
+    """
     async with database.reading() as transaction:
         rows = await list_aggregators(transaction)
     paired = len(rows)
@@ -273,7 +278,7 @@ async def _computed(
     query_id: str,
     tries: Tries | None,
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
-    """`_report` with the operators and hosts that are paired and enrolled now."""
+    """`_report` with the currently paired operators and enrolled hosts."""
     async with database.reading() as transaction:
         rows = await list_aggregators(transaction)
         runs = tuple(await host_runs(transaction)) if is_proved(query) else ()
@@ -291,8 +296,8 @@ def _report(
     query_id: str,
     tries: Tries | None,
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
-    """The report of a query that may run, and what it would be at each of some tries. `runs`:
-    first roster number and curators of each host."""
+    """The report of a valid query, and the query at each of some tries. `runs`: first roster
+    number and curators of each host."""
     check_query(query, permissions, operators)
     report = query_report(
         query,
@@ -312,7 +317,7 @@ async def known(transaction: Transaction, query: Query) -> QueryRow | None:
 async def prepare(
     database: Database, query: Query, settings: CoordinatorSettings, clock: Clock
 ) -> QueryRow:
-    """A query that this deployment may run, with its preview, ready to be stored."""
+    """A query that this deployment accepts, with its preview, ready to be stored."""
     query_id = str(uuid7(clock))
     report = await forecast(database, query, settings, query_id)
     body = query.canonical().decode()

@@ -79,7 +79,8 @@ class SealedWriter:
 
 
 class SealedReader(StreamOpener):
-    """The plain bytes of a sealed file, seekable. Raises StorageKeyWrong where a seal is broken."""
+    """The plain bytes of an encrypted file, seekable. Raises StorageKeyWrong if a seal is
+    broken."""
 
     def __init__(self, path: Path, keys: StorageKeys, purpose: str) -> None:
         self._sealed = path.open("rb")
@@ -106,10 +107,8 @@ SUFFIX: Final = ".reseal"
 
 
 def reseal_file(path: Path, keys: StorageKeys, purpose: str) -> bool:
-    """Seal a file of chunks again with the current key; False if that was done before. Blocks.
-
-    Raises StorageKeyWrong, FileNotFoundError for one that is deleted meanwhile.
-    """
+    """Encrypt a file of chunks again with the current key; False if that was done before.
+    Blocks. Raises StorageKeyWrong, FileNotFoundError for a file that is deleted meanwhile."""
     if file_generation(path) == keys.generation:
         return False
     with _replacing(path) as draft:
@@ -147,14 +146,14 @@ def reseal_value_file(path: Path, keys: StorageKeys, purpose: str) -> bool:
 
 
 def holds_current(path: Path, keys: StorageKeys) -> bool:
-    """Whether a file with one sealed value is of the generation that seals now."""
+    """Whether a file with one sealed value has the generation of the current key."""
     with path.open("rb") as file:
         return keys.is_current(file.read(16))
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A draft that takes the place of the file, durably, once the block ends well."""
+    """A draft that replaces the file, durably, once the block ends without an error."""
     for stale in path.parent.glob(f"{path.name}.*{SUFFIX}"):
         stale.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}{SUFFIX}")

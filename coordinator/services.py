@@ -151,8 +151,8 @@ async def run_services(
     metrics: ServiceMetrics,
     tracer: Tracer,
 ) -> AsyncIterator[CoordinatorServices]:
-    """Open the parts and start their loops; stop them in the opposite order. `transports` replaces
-    the network to given addresses."""
+    """Open the parts and start their loops; stop them in reverse order. `transports` replaces
+    the network to the given addresses."""
     services = await _open(settings, clock, transports, metrics, tracer)
     for loop in services.loops:
         loop.start()

@@ -84,8 +84,8 @@ class StorageKey:
 
 @dataclass(frozen=True)
 class KeySource:
-    """Where this process finds storage keys: a setting with one or two lines, the newer first, or
-    the data directory, in `storage.key`, and during a rotation the new one in
+    """Where this process finds storage keys: in a setting with one or two lines, the newer
+    first; or in the data directory, in `storage.key` and, during a rotation, the new one in
     `storage.key.<generation>`."""
 
     given: tuple[StorageKey, ...]
@@ -102,7 +102,7 @@ class KeySource:
         return cls(tuple(parse_key(line) for line in lines), settings.data_dir)
 
     def found(self) -> tuple[StorageKey, ...]:
-        """All keys that are found now. Raises StorageKeyWrong for a file that holds none."""
+        """All keys that exist now. Raises StorageKeyWrong for a file without a key."""
         if self.given:
             return self.given
         texts = self._read()
@@ -122,14 +122,14 @@ class KeySource:
             _write(self.directory / FILE_NAME, encode_binary(os.urandom(KEY_BYTES)))
 
     def keep(self, generation: int, key: StorageKey) -> None:
-        """Keep a new generation's key in the data directory; it is on the disk afterwards."""
+        """Store a new generation's key in the data directory, durably."""
         path = self._next(generation)
         path.unlink(missing_ok=True)  # of a rotation that did not begin: it sealed nothing
         _write(path, encode_binary(key._key))
 
     def promote(self, generation: int) -> None:
-        """Overwrite and remove the file of the key before, and let this generation's take its
-        place; nothing where that is done."""
+        """Overwrite and remove the file of the earlier key, and move this generation's file to
+        its place; a repetition changes nothing."""
         path, old = self._next(generation), self.directory / FILE_NAME
         if not path.exists():
             return
@@ -170,7 +170,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new key of mode 0600; of processes that start together, all use the first one's."""
+    """Write a new key of mode 0600; processes that start together all use the first one's."""
     draft = path.with_name(f"{FILE_NAME}.draft-{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -204,7 +204,7 @@ _FIRST: Final = 1
 
 
 class StorageKeys:
-    """The keys that this process holds. `generation`: of the one that seals, as last read."""
+    """The keys of this process. `generation`: of the one in use, as last read."""
 
     def __init__(self, source: KeySource) -> None:
         self.source = source
@@ -218,8 +218,8 @@ class StorageKeys:
     def of(self, generation: int) -> StorageKey:
         """A generation's key. Raises StorageKeyUnavailable.
 
-        A rotation may begin at another process: the one key here that serves no generation yet is
-        then that of a generation not seen before. What it did not seal does not open with it.
+        A rotation may begin at another process: an unknown generation then has the one key here
+        that serves no generation yet. What that key did not seal does not open with it.
         """
         if generation not in self._placed:
             spare = [key for key in self.source.found() if key not in self._placed.values()]
@@ -239,7 +239,7 @@ class StorageKeys:
         return self.of(value_generation(sealed)).open(purpose, sealed[_PREFIX_BYTES:])
 
     def is_current(self, sealed: bytes) -> bool:
-        """Whether the first bytes of a value are those of the generation that seals now."""
+        """Whether the first bytes of a value name the generation of the current key."""
         return sealed.startswith(_prefix(self.generation))
 
     def forget_before(self, generation: int) -> None:
@@ -263,8 +263,8 @@ class StorageKeys:
     # --- the state ---
 
     async def refresh(self, transaction: Transaction) -> StorageKeyRow:
-        """Learn which generation seals. Raises StorageKeyUnavailable: this process was started
-        without the new key."""
+        """Read which generation is current. Raises StorageKeyUnavailable: this process was
+        started without the new key."""
         return await self._learn(transaction, await store.state(transaction))
 
     async def hold(self, transaction: Transaction) -> StorageKeyRow:
@@ -283,7 +283,7 @@ class StorageKeys:
         return row
 
     async def admit(self, transaction: Transaction, generation: int) -> None:
-        """Raise StorageKeyUnavailable if what this generation seals would not be sealed again."""
+        """Raise StorageKeyUnavailable if values under this generation would not be sealed again."""
         row = await self.hold(transaction)
         if generation < row.generation and row.state is not Rotation.SEALING:
             raise StorageKeyUnavailable(
@@ -307,17 +307,17 @@ def seed_purpose(job_id: str) -> str:
 
 
 def value_generation(sealed: bytes) -> int:
-    """The generation that a sealed value names. Raises StorageKeyWrong for what is none."""
+    """The generation that a sealed value names. Raises StorageKeyWrong for any other value."""
     if not sealed.startswith(_MAGIC):
         raise StorageKeyWrong
     return int.from_bytes(sealed[len(_MAGIC) : _PREFIX_BYTES], "big")
 
 
 async def open_storage_keys(database: Database, settings: CoordinatorSettings) -> StorageKeys:
-    """The keys that the settings give, else those of the data directory; one is made at the first
-    start. Each is checked against the proof of its generation.
+    """The keys in the settings, else those of the data directory; one is made at the first start.
 
-    Raises StorageKeyWrong: better at the start than when the first dataset cannot be read.
+    Each is checked against the proof of its generation. Raises StorageKeyWrong: better at the
+    start than when the first dataset cannot be read.
     """
     keys = StorageKeys(KeySource.of(settings))
     keys.source.make_first()
@@ -355,11 +355,9 @@ def _opening(keys: tuple[StorageKey, ...], proof: bytes) -> StorageKey | None:
 
 
 async def begin_rotation(database: Database, keys: StorageKeys, key: StorageKey) -> StorageKeyRow:
-    """Let a new key seal from now on; the same key again changes nothing.
-
-    Raises StorageKeyRotating while another rotation runs, StorageKeyUnavailable where the settings
-    give the keys and the new one is not among them.
-    """
+    """Use a new key from now on; a repetition changes nothing. Raises StorageKeyRotating while
+    another rotation is in progress, StorageKeyUnavailable if the keys are in the settings and
+    the new one is not among them."""
     async with database.begin() as transaction:
         await exclusive(transaction, LOCK)
         row = await keys.refresh(transaction)

@@ -192,7 +192,8 @@ def create_app(
     clock: Clock | None = None,
     transports: Mapping[str, Transport] | None = None,
 ) -> FastAPI:
-    """The curator service. `transports` replaces the network to given addresses (in-process use).
+    """The curator service. `transports` replaces the network to the given addresses (in-process
+    use).
 
     `part_of(app, ...)` finds its parts while the app runs.
     """
@@ -272,7 +273,7 @@ def create_app(
 
 
 def _pages() -> ModuleType:
-    """The console, whose templates need jinja2: only imported where it is on."""
+    """The console, whose templates need jinja2, which is imported only if the console is on."""
     try:
         return import_module("curator.console.app")
     except ImportError as error:
@@ -294,7 +295,7 @@ async def _check_token(app: FastAPI, token: NewToken) -> None:
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:
-    """The connection to the meters' broker, if the settings name one; not started."""
+    """The connection to the meters' broker, if the settings have one; not started."""
     if settings.mqtt_host is None:
         return None
     try:

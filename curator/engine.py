@@ -74,10 +74,8 @@ _SESSIONS_EACH: Final = 3
 
 @dataclass(frozen=True)
 class Seal:
-    """A session to seal under.
-
-    `announce`: the session's signed announcement in CBOR, unless its aggregator knows it.
-    """
+    """A session to seal under. `announce`: the session's signed announcement in CBOR, unless its
+    aggregator knows it."""
 
     key: bytes
     session: bytes
@@ -93,8 +91,8 @@ class Sealer:
         self._sessions: OrderedDict[tuple[str, bytes], Seal] = OrderedDict()
 
     def seal(self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey) -> Seal:
-        """What seals for the aggregator of this place in this round, with the seal key of its
-        entry. Raises SealBroken for a key with which no key agreement succeeds."""
+        """The seal for the aggregator at this index in this round, with the seal key of its
+        entry. Raises SealBroken for a key that yields no shared secret."""
         entry = descriptor.aggregators[index]
         if seal_key.hash != entry.seal.public_key_hash:
             raise ValueError("not the seal key of this aggregator's entry")
@@ -126,7 +124,8 @@ class Sealer:
         return name is not None and self._sessions[name].announce is None
 
     def answered(self, session: bytes) -> None:
-        """The aggregator of a session has answered under it, and needs no announcement again."""
+        """The aggregator of a session has answered under it, so it needs no further
+        announcement."""
         name = self._find(session)
         if name is not None:
             self._sessions[name] = Seal(self._sessions[name].key, session=session)
@@ -150,8 +149,8 @@ OCTETS: Final = "application/octet-stream"
 
 @dataclass(frozen=True)
 class Body:
-    """Sealed bytes for one aggregator, ready to be stored and sent. `session`: under which they are
-    sealed."""
+    """Sealed bytes for one aggregator, ready to be stored and sent. `session`: the one under
+    which they are sealed."""
 
     aggregator: str
     media_type: str
@@ -163,7 +162,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One segment's sealed bodies; for their owners only `used` and `clamped`, which count
+    """One segment's sealed bodies; for their owners only: `used` and `clamped`, which count
     readings, and `kept`, millionths of a contribution."""
 
     bodies: tuple[Body, ...]
@@ -192,8 +191,8 @@ class Total:
 
 @dataclass(frozen=True)
 class HostPart:
-    """A host's part of a proved round. `present`: (span.length,) whether each curator participates;
-    `totals`: of these, in the order of their roster numbers."""
+    """A host's part of a proved round. `present`: (span.length,) whether each curator
+    participates; `totals`: of the participants, in the order of their roster numbers."""
 
     span: Span
     present: NDArray[np.bool_]
@@ -208,7 +207,7 @@ class HostPart:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a host's body belongs: `presence`: the curators of the span that it covers."""
+    """What a host's body covers: `presence`: the curators of the span in it."""
 
     span: Span
     part: int
@@ -230,8 +229,11 @@ class Encodable(Protocol):
 
 @dataclass(frozen=True)
 class Terms:
-    """A round's descriptor, and what follows from it for every party: worked out once a round, not
-    once a party. `invited`: one boolean per roster number, None for everyone."""
+    """A round's descriptor, and what follows from it for every party: computed once per round, not
+    once per party.
+
+    `invited`: one boolean per roster number, None for everyone.
+    """
 
     descriptor: RoundDescriptor
     digest: bytes
@@ -327,7 +329,8 @@ class Engine:
         return Prepared(tuple(bodies), encoded.used, encoded.clamped, encoded.kept)
 
     def _one_plaintext(self, terms: Terms, index: int, place: Placed, plain: bytes) -> Body:
-        """One plaintext for all of a host's curators in a segment, as an aggregator gets it."""
+        """One plaintext for all of a host's curators in a segment, in the form that an
+        aggregator receives."""
         seal = self._seal(terms, index)
         header = PartHeader(
             host=self.sealer.party,
@@ -388,7 +391,10 @@ def prepare_together(
     terms: Terms, engines: Sequence[Engine], readings: Readings | Encodable
 ) -> list[Prepared]:
     """The pieces of lone curators, each sealed by its own engine; `readings` has them in the order
-    of the engines. Noise and shares of all are drawn at once, from the first one's source."""
+    of the engines.
+
+    Noise and shares of all are drawn together, from the first engine's source.
+    """
     source = engines[0]._source
     encoded = _encoded(terms.query, readings)
     shares = _shares(terms, encoded.values, _noise(terms, readings, source), source)
@@ -406,8 +412,11 @@ def prepare_together(
 def prepare_parts(
     terms: Terms, engines: Sequence[Engine], parts: Sequence[HostPart]
 ) -> list[Prepared]:
-    """Parts of a proved round, each sealed by the engine of its host. The totals of those that have
-    as many curators are proved together, with randomness of the first engine's source."""
+    """Parts of a proved round, each sealed by the engine of its host.
+
+    Totals over equally many curators are proved together, with randomness of the first engine's
+    source.
+    """
     prepared: dict[int, Prepared] = {}
     sizes = [part.curators for part in parts]
     for curators in sorted(set(sizes)):
@@ -475,7 +484,7 @@ def _declared(
 
 
 def joined(several: Sequence[Readings]) -> Readings:
-    """The readings of several groups of curators as those of one, in their order."""
+    """The readings of several groups of curators as one group, in their order."""
     firsts = np.cumsum([0, *(readings.count for readings in several)])
     return Readings(
         int(firsts[-1]),
@@ -495,10 +504,10 @@ def no_readings(query: Query, count: int) -> Readings:
 
 
 def within_reach(query: Query, readings: Readings) -> Readings:
-    """Quantities moved to just beyond the query's bounds where they are far outside.
+    """Quantities far outside the query's bounds are moved to just beyond them.
 
-    f(x) is the same, as they are clamped anyway; but no absurd reading can overflow a later step,
-    which would make participation depend on data.
+    f(x) is the same, as they are clamped anyway; but no absurd reading can overflow a later
+    step, which would make participation depend on data.
     """
     quantity = readings.quantity
     if query.function in (Function.COUNT, Function.HISTOGRAM) or quantity.size == 0:

@@ -161,10 +161,8 @@ class Totals:
         return _COLUMNS(self)
 
     def plus(self, charge: Charge, members: Bits, *, factor: int = 1) -> Totals:
-        """With the charge added for the members; `factor` -1 takes it back.
-
-        What is infinite stays so.
-        """
+        """With the charge added for the members; `factor` -1 subtracts it. Infinite sums stay
+        infinite."""
         amounts = astuple(charge)
 
         def added(column: Ints, amount: int) -> Ints:
@@ -176,7 +174,7 @@ class Totals:
         return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
 
     def plus_times(self, charge: Charge, times: Ints) -> Totals:
-        """With the charge added as often as `times` says for each curator, or for all of them."""
+        """With the charge added `times` times for each curator, or for all of them."""
         amounts = astuple(charge)
 
         def added(column: Ints, amount: int) -> Ints:
@@ -188,7 +186,7 @@ class Totals:
         return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
 
     def spread(self, count: int) -> Totals:
-        """For `count` curators, where a column with one element holds for all of them."""
+        """For `count` curators, also if a column has one element for all of them."""
         return Totals(*(np.broadcast_to(column, count) for column in self.columns()))
 
     def maximum(self, other: Totals) -> Totals:
@@ -210,8 +208,8 @@ _COLUMNS: Final[Callable[[Totals], tuple[Ints, ...]]] = attrgetter(
 class Debit:
     """One row of the ledger, in one unit: a round's charge for the members of a span of curators.
 
-    `offset` counts from the party's first curator; `members` has one bit per curator of the span.
-    `contribution`: what it paid for; None for reports.
+    `offset` counts from the party's first curator; `members` has one bit per curator of the
+    span. `contribution`: the one that was paid for; None for reports.
     """
 
     charge: Charge
@@ -235,7 +233,8 @@ class Debit:
 
 
 def members_over(members: tuple[int, Bits], offset: int, length: int) -> Bits:
-    """Members (the offset of their span, and its bits) as seen from the span offset, length."""
+    """Members (the offset of their span, and their bits) relative to another span (offset,
+    length)."""
     first, bits = members
     result = np.zeros(length, np.bool_)
     start, stop = max(offset, first), min(offset + length, first + len(bits))
@@ -245,7 +244,7 @@ def members_over(members: tuple[int, Bits], offset: int, length: int) -> Bits:
 
 
 def period_of(now: datetime, period_s: int) -> tuple[datetime, datetime]:
-    """The period (fixed, counted from 1970) that holds an instant; `LIFETIME` never ends."""
+    """The period (fixed, counted from 1970) that contains an instant; `LIFETIME` never ends."""
     if period_s == LIFETIME:
         return BEGINNING, FOREVER
     size = period_s * 10**6
@@ -259,9 +258,12 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
-    """The same; a column has one element if it is the same for all curators: most debits are
-    of all curators of a span, or of none. Debits of one charge are counted, and added once: those
-    of a proved round are hundreds of rows that differ in whose they are."""
+    """The same sum; a column has one element if it is the same for all curators, as most debits are
+    of all curators of a span, or of none.
+
+    Debits of one charge are counted, and added once: a proved round has hundreds of rows that
+    differ only in their curators.
+    """
     alike: dict[Charge, list[Debit]] = {}
     for item in debits:
         if item.offset < offset + length and offset < item.offset + len(item.members):
@@ -273,8 +275,8 @@ def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bo
 
 
 def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
-    """In how many of these debits, which all meet the span, each of its curators is; one element if
-    that is the same for all."""
+    """How many of these debits, which all meet the span, charge each of its curators; one
+    element if that is the same for all."""
     of_all, times = 0, np.zeros(0, np.int64)
     for item in debits:
         first = max(offset - item.offset, 0)
@@ -292,7 +294,8 @@ def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
 
 
 def for_account(charge: Charge, period_s: int) -> Charge:
-    """What a charge adds to an account: a period counts column (e) of verified rounds only."""
+    """The part of a charge that counts in an account: in a period only column (e) of verified
+    rounds."""
     return _for_account(charge, period_s != LIFETIME)
 
 
@@ -333,8 +336,8 @@ def shortages(
 ) -> list[Shortage]:
     """Which of the members cannot afford the charge, limit by limit; empty if all can.
 
-    A round without a verified figure costs no finite amount: it meets a finite lifetime limit
-    never, and a period's limit always (the policy decides whether such rounds are allowed).
+    A round without a verified figure costs no finite amount: it never fits a finite lifetime
+    limit, and always fits a period's limit (the policy decides whether such rounds are allowed).
     """
     exceeded = [
         *_over(limits.period, "period", for_account(charge, 1), period, ""),

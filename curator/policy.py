@@ -52,7 +52,7 @@ def _unless_empty(value: object) -> object:
 
 
 class AtDelta(WireModel):
-    """A limit on zCDP, stated as the epsilon at a delta that all spending together guarantees."""
+    """A limit on zCDP: the epsilon that all spending together guarantees at a delta."""
 
     epsilon: Exact
     delta: Exact
@@ -74,9 +74,11 @@ class AtDelta(WireModel):
 
 
 class Limit(WireModel):
-    """The most that may be spent; without a figure there is no limit. `epsilon` and `delta` are
-    compared with sums of epsilons and of deltas (basic composition), `zcdp` with the sum of all
-    zCDP; all that are given hold."""
+    """The most that can be spent; a missing figure is no limit.
+
+    `epsilon` and `delta` limit the sums of epsilons and of deltas (basic composition), `zcdp`
+    the sum of all zCDP; all given figures apply.
+    """
 
     epsilon: Exact | None = None
     delta: Exact | None = None
@@ -105,7 +107,7 @@ class Limits(WireModel):
     all_aggregators: Limit = Limit()
 
     def meet(self, other: Limits) -> Limits:
-        """The least of both, figure by figure; of two in zCDP the one that admits less rho."""
+        """The smaller of both, figure by figure; of two in zCDP the one that allows less rho."""
         return Limits.model_validate(
             {
                 name: Limit(
@@ -132,16 +134,16 @@ def _stricter(one: AtDelta | None, other: AtDelta | None) -> AtDelta | None:
 
 
 class Policy(WireModel):
-    """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
-    the federated jobs it participates in, by name; `public_columns`: those of the owner's tables
-    that may be sent as they are, without noise.
+    """What a curator agrees to.
 
-    A round that shares among aggregators has at least `min_aggregators` of them (`all`: those of
-    the party's join token), the `required_aggregators` (fingerprints) among them, and a figure that
-    assumes at least `min_collusion` of them, and of other curators, to be corrupt. With
-    `require_validity` only rounds in which every contribution is proved: no other curator can move
-    their sums at will. `exact`: the weakest rule under which it is part of a sum without noise;
-    without one it never is.
+    `queries` (hashes) counts when `accept_any` is false; `algorithms`: the federated jobs in
+    which it participates, by name; `public_columns`: columns of the owner's tables that may be
+    sent without noise. A round that shares among aggregators must have at least
+    `min_aggregators` of them (`all`: those of the party's join token), including the
+    `required_aggregators` (fingerprints), and a guarantee that holds if at least `min_collusion`
+    of them, and of other curators, are corrupt. With `require_validity` every contribution must
+    be proved, so that no other curator can move the sum at will. `exact`: the weakest rule under
+    which it contributes to a sum without noise; without one it never does.
     """
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] = 86_400
@@ -192,8 +194,8 @@ def initial_policy(settings: CuratorSettings) -> Policy:
 
 
 def agreed(default: Policy, operators: str | None, owners: str | None) -> tuple[Policy, ...]:
-    """The policies that hold for a curator, of which each must agree: the operator's for it (else
-    the default one), and its owner's, whose limits are of the operator's periods."""
+    """The policies that apply to a curator, which must all agree: the operator's for it (else
+    the default one), and its owner's, whose limits use the operator's periods."""
     operator = default if operators is None else Policy.model_validate_json(operators)
     if owners is None:
         return (operator,)
@@ -275,8 +277,8 @@ def _check_rule(policy: Policy, rule: DisclosureRule) -> None:
 
 
 def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int) -> None:
-    """Check the aggregators. A local round shows its one aggregator each noisy value, and its
-    figure assumes nothing about it: it must be one of the required ones, if any are required."""
+    """Check the aggregators. The one aggregator of a local round sees each noisy value, and the
+    guarantee assumes nothing about it: it must be a required one, if any are required."""
     present = {entry.fingerprint.hex() for entry in descriptor.aggregators}
     required = set(policy.required_aggregators)
     local = descriptor.query.mechanism is Mechanism.LOCAL

@@ -42,8 +42,8 @@ def answer_of(value: BaseModel, headers: Mapping[str, str] | None = None) -> Res
 
 
 def page_of(request: Request, value: BaseModel, following: Any) -> Response:
-    """A page of a list. `following`: the key or keys where the next page starts, which the header
-    `Link` names; None after the last page."""
+    """A page of a list. `following`: the key or keys with which the next page starts, for the
+    header `Link`; None after the last page."""
     if following is None:
         return answer_of(value)
     keys = following if isinstance(following, tuple) else (following,)

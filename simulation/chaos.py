@@ -90,9 +90,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done: the killing stops after this many kills, or seconds if given. The run then
-    continues without kills until `released` rounds are released (with at most four times as many
-    rounds), so that every check has been exercised.
+    """How much is done: the killing stops after this many kills, or after this many seconds if
+    given.
+
+    The run then continues without kills until `released` rounds are released (with at most four
+    times as many rounds), so that every check has been exercised.
     """
 
     kills: int
@@ -137,7 +139,7 @@ class Soak:
         return self.kills.total()
 
     def enough(self, plan: Plan) -> bool:
-        """Whether as many rounds were released as the plan requires, or no longer can be."""
+        """Whether as many rounds were released as the plan requires, or no more can be."""
         released = sum(ran.state == "released" for ran in self.rounds)
         tried = len(self.rounds) + self.not_opened.total()
         return released >= plan.released or tried >= 4 * plan.released

@@ -35,7 +35,7 @@ _UNDER_WAY: Final = frozenset({"planned", "prepared"})
 
 @dataclass(frozen=True)
 class Contribution:
-    """A curator's own word on one round. `used`: how many of its readings counted."""
+    """A curator's own record of one round. `used`: how many of its readings counted."""
 
     curator: str
     round: str
@@ -46,7 +46,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Account:
-    """What a curator spent in the current period: its running total, and its debits added up.
+    """What a curator spent in the current period: its running total, and the sum of its debits.
 
     Micro-epsilon and 10^-15 of delta, under the queries' own assumption.
     """
@@ -212,7 +212,7 @@ async def collect(
     host_stores: Iterable[Path],
     period_s: int,
 ) -> Evidence:
-    """What the services reported, and what their stores hold after they stopped."""
+    """What the services reported, and the content of their stores after they stopped."""
     return Evidence(
         answers.numbers,
         site.values(),

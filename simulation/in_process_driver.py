@@ -213,10 +213,8 @@ class _Totals:
 
 
 def agreed(query: Query, members_held: Bits) -> Bits:
-    """Who is in the manifest, (n,), from who holds whose message, (c, n).
-
-    Additive: all aggregators. Shamir: of all quorums of at least k the one that keeps most.
-    """
+    """Who is in the manifest, (n,), given which aggregators have whose message, (c, n).
+    Additive: all aggregators. Shamir: of all quorums of at least k the one that keeps most."""
     if query.sharing is not Sharing.SHAMIR or members_held.all():
         return np.asarray(members_held.all(axis=0), np.bool_)
     assert query.threshold is not None

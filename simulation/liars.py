@@ -71,7 +71,7 @@ HONEST: Final = -1
 
 @dataclass(frozen=True)
 class Told:
-    """How many lies of a kind were told in a round, and how many the aggregators named."""
+    """How many lies of a kind were sent in a round, and how many the aggregators found."""
 
     lie: Lie
     told: int
@@ -83,8 +83,8 @@ class LiedRound:
     """One round. Amounts are exact decimals in the query's unit.
 
     `true`: of everyone's own readings. `declared`, `proved`: what is released, with noise;
-    `proved` is None where fewer than `min_participants` contributions are left. `honest_named`:
-    how many honest curators were refused.
+    `proved` is None if fewer than `min_participants` contributions are left. `honest_named`: how
+    many honest curators were refused.
     """
 
     round: int
@@ -117,8 +117,11 @@ class LiedRound:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole simulation. `claims`: what a liar of each kind says it has; `reach`: by how much one
-    lie that passes a proof moves the sum at most. Both exact decimals in `unit`."""
+    """A whole simulation.
+
+    `claims`: what a liar of each kind claims; `reach`: by how much one lie with a valid proof
+    moves the sum at most. Both exact decimals in `unit`.
+    """
 
     query: Json
     population: Json
@@ -164,8 +167,8 @@ def compare(
 ) -> Iterator[LiedRound]:
     """The rounds, as they end; `share` of the curators lie, at least one, drawn for each round.
 
-    ValueError: the query is not a proved sum, has completeness, or is of another unit or fewer
-    curators than the population; the share is not in (0, 1]; or such lies fit into the range.
+    ValueError: the query is not a proved sum, has completeness, or has another unit or fewer
+    curators than the population; the share is not in (0, 1]; or such lies lie within the range.
     """
     _check(query, population)
     if not 0 < share <= 1:
@@ -286,8 +289,10 @@ def _proved_sum(query: Query) -> ProvedSum:
 
 
 def _drawn_lies(curators: int, share: Fraction, number: int, source: SeededRandom) -> Ints:
-    """(n,) a place in `KINDS` for each liar, `HONEST` for all others. Kinds are assigned in turn;
-    each round begins with the next one."""
+    """(n,) an index in `KINDS` for each liar, `HONEST` for all others.
+
+    Kinds are assigned in turn; each round begins with the next one.
+    """
     lies = np.full(curators, HONEST, np.int64)
     count = liar_count(curators, share)
     liars = source.generator.choice(curators, count, replace=False)

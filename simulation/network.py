@@ -70,7 +70,7 @@ class Traffic:
 def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traffic) -> Floats:
     """When messages sent at `sent` (n,) seconds have arrived, (n,) seconds; counts into `traffic`.
 
-    Of the lost messages that precede the first arrival; a lost answer delays no message but makes
+    Counts the lost messages before the first arrival; a lost answer delays no message but makes
     the sender repeat one that has arrived.
     """
     generator, count = source.generator, sent.size
@@ -97,10 +97,8 @@ def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traf
 
 
 class Faults:
-    """A transport that does this to every request that passes through `inner`.
-
-    `network` may be exchanged at any time: it holds for the requests that follow.
-    """
+    """A transport that applies these faults to every request that passes through `inner`.
+    `network` can be replaced at any time and then applies to later requests."""
 
     def __init__(
         self, inner: Transport, network: Network, source: SeededRandom, traffic: Traffic

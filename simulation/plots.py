@@ -31,7 +31,7 @@ _LEGEND_ROW_INCHES: Final = 0.2
 
 @dataclass(frozen=True)
 class Line:
-    """Measured y over x, and the expected y, where it is known.
+    """Measured y over x, and the expected y, if known.
 
     kind: a scheme of the source, one of ours (dashed), or a bound (dotted, without points).
     """

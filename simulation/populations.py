@@ -174,7 +174,8 @@ class Population:
         return Fraction(math.fsum(self.values.tolist()))
 
     def marginals(self) -> Marginals:
-        """m_i, f(x_i), D_i. Raises ValueError where a reading is below 0: no bound is defined."""
+        """m_i, f(x_i), D_i. Raises ValueError if a reading is below 0, for which no bound is
+        defined."""
         if (self.values < 0).any():
             raise ValueError("the sources' bounds are for readings that are not below 0")
         return Marginals(
@@ -238,7 +239,7 @@ def movielens(folder: Path | None, source: SeededRandom) -> Population:
     """MovieLens 100K: from the published marginals in `folder`, else generated like them.
 
     Either way the single ratings are a made-up set that fits each user's count, sum and maximum;
-    none of the figures of Lu & Shen depends on more.
+    no figure of Lu & Shen depends on anything else.
     """
     file = None if folder is None else folder / MOVIELENS_FILE
     if file is None or not file.exists():
@@ -330,12 +331,11 @@ def read_csv(
 ) -> Population:
     """A table of readings (.csv, .gz, .xz), in the order of the file.
 
-    Wide: a curator a row, its id first, then its readings; a first row that is not a header is a
-    curator, too. Long: a reading a row, with columns for the curator and the value. A cell that is
-    no number is no reading; how many were omitted is in the provenance. `max_readings` is the most
-    that a curator has.
-
-    Raises ValueError, with the line, for what is no such table, and for a table without a reading.
+    Wide: a curator per row, its id first, then its readings; a first row that is not a header is
+    a curator as well. Long: a reading per row, with columns for the curator and the value. A
+    cell that is no number is no reading; how many were omitted is in the provenance.
+    `max_readings` is the most that a curator has. Raises ValueError, with the line, for any
+    other table, and for a table without a reading.
     """
     with _open(path) as file:
         rows = text_files.rows(file, delimiter)
@@ -511,8 +511,9 @@ class Rates:
 class RoundEvents:
     """One round's events over n curators; all arrays are (n,), in the order of the population.
 
-    `enrolled`: who is in the deployment; `sends`: who of them sends anything; `late_s`: seconds of
-    a straggler's delay, 0 for the punctual; `readings_of`: whose readings each curator holds.
+    `enrolled`: which are in the deployment; `sends`: which of them send anything; `late_s`:
+    seconds of a straggler's delay, 0 for the punctual; `readings_of`: whose readings each
+    curator has.
     """
 
     number: int

@@ -169,7 +169,8 @@ class Services:
 
 @dataclass(eq=False)
 class _Host:
-    """One run: `refusing` and `known` are what policies and the coordinator's ledger say now."""
+    """One run: `refusing` and `known` are the current decisions of policies and of the
+    coordinator's ledger."""
 
     driver: Services
     query: Query
@@ -226,7 +227,7 @@ class _Host:
         )
 
     def _window(self, number: int) -> tuple[datetime, datetime]:
-        """Hours enough for each of a curator's readings to have a different instant."""
+        """Enough hours to give each of a curator's readings its own instant."""
         most = max(int(self.store.counts.max(initial=1)), self.query.max_readings)
         length = HOUR * (1 + most // 3600)
         if self.query.window is not None:

@@ -112,7 +112,7 @@ def figures(query: Query, sums: Sums) -> Figures:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A population as a curator service would hold it: `quantity` in nano-units of the base unit,
+    """A population in the form of a curator service: `quantity` in nano-units of the base unit,
     those of curator i from `starts[i]` on, `counts[i]` of them."""
 
     counts: Ints
@@ -311,7 +311,7 @@ def row(query: Query, outcome: Outcome) -> Row:
 
 
 def _headline(query: Query, total: Ints) -> Figures:
-    """The figure (or figures) that the function is about; none for a mean of no curators."""
+    """The main figure (or figures) of the function; empty for a mean of no curators."""
     result = decode(query, total)
     found = result.get(_HEADLINES.get(query.function, next(iter(result))))
     if found is None:

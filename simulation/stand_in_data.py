@@ -88,7 +88,7 @@ def metro(sequences: int = 847_668, seed: int = 1) -> StandIn:
 def stm_like(
     name: str, sequences: int, stations: int, lines: int, longest: int, mean: float, seed: int
 ) -> StandIn:
-    """This many sequences, the first of them of the greatest length; mean length about `mean`."""
+    """This many sequences with a mean length of about `mean`; the first has the greatest length."""
     generator = np.random.default_rng(seed)
     lengths = _path_lengths(sequences, longest, mean, generator)
     starts = np.concatenate(([0], np.cumsum(lengths)))

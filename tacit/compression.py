@@ -109,10 +109,8 @@ class _Gzip:
 
 
 def expanded(stream: io.BufferedReader, limits: Limits) -> BinaryIO:
-    """The plain content of a stream that may be compressed, as its first bytes indicate.
-
-    Reading raises ContentTooLarge, and MalformedContent where the compression is broken.
-    """
+    """The plain content of a stream, which its first bytes show to be compressed or not. Reading
+    raises ContentTooLarge, and MalformedContent if the compression is broken."""
     start = stream.peek(len(XZ_MAGIC))[: len(XZ_MAGIC)]
     if start.startswith((GZIP_MAGIC, XZ_MAGIC)):
         return io.BufferedReader(_Expanding(stream, limits, start), _PIECE_BYTES)

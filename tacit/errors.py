@@ -28,7 +28,7 @@ _MOST_PLACES = 10
 
 
 def places_of(names: Sequence[str], chosen: Container[str]) -> dict[str, object]:
-    """Where the chosen ones of some given names are: an error never repeats a name."""
+    """The indices of the chosen names among the given ones: an error never repeats a name."""
     places = [place for place, name in enumerate(names) if name in chosen]
     return {"count": len(places), "places": places[:_MOST_PLACES]}
 
@@ -208,5 +208,5 @@ class Unavailable(DomainError):
 
 
 class StartRefused(RuntimeError):
-    """A service cannot start as it is set up; the message is for its operator's eyes and holds
+    """A service cannot start with its configuration; the message is for its operator and has
     nothing private."""

@@ -83,10 +83,8 @@ class SecureRandom:
 
     @classmethod
     def from_fresh_seed(cls, seed: Octets) -> SecureRandom:
-        """The keystream of a seed of 32 uniform bytes that serves this once: the seed is the key.
-
-        It ends after a GiB.
-        """
+        """The keystream of a seed of 32 uniform bytes that is used only once: the seed is the
+        key. It ends after a GiB."""
         if len(seed) != SEED_BYTES:
             raise ValueError(f"a seed has {SEED_BYTES} bytes")
         instance = cls.__new__(cls)

@@ -86,15 +86,14 @@ def is_subset(inner: bytes, outer: bytes) -> bool:
 
 
 def compressed(bitmap: bytes) -> bytes:
-    """A bitmap for the wire or the store; the form is zlib's, the level that of a good bargain."""
+    """A bitmap for the wire or the store, compressed by zlib at a level that balances time and
+    size."""
     return zlib.compress(bitmap, 6)
 
 
 def decompressed(data: bytes, size: int) -> bytes:
-    """The bitmap over `size` numbers of `compressed`.
-
-    Raises ValueError for anything else; no more than such a bitmap's bytes are ever unpacked.
-    """
+    """The bitmap over `size` numbers of `compressed`. Raises ValueError for anything else; never
+    decompresses more bytes than such a bitmap has."""
     reader = zlib.decompressobj()
     try:
         bitmap = reader.decompress(data, byte_length(size) + 1)
@@ -114,13 +113,13 @@ def compact(bitmap: bytes) -> bytes:
 
 
 def expanded(data: bytes, size: int) -> bytes:
-    """The bitmap over `size` numbers of `compact`, or one that was stored as it is. Raises
+    """The bitmap over `size` numbers of `compact`, which is compressed or plain. Raises
     ValueError for anything else."""
     return data if len(data) == byte_length(size) else decompressed(data, size)
 
 
 def resized(bitmap: bytes, size: int) -> bytes:
-    """The same members over `size` numbers. Raises ValueError if one of them is not below it."""
+    """The same members over `size` numbers. Raises ValueError if a member is `size` or above."""
     length = byte_length(size)
     if any(bitmap[length:]) or (
         size % 8 and len(bitmap) >= length and bitmap[length - 1] >> size % 8

@@ -19,7 +19,7 @@ MAX_QUANTITY = 2**62
 
 
 class Kind(StrEnum):
-    """`delta`: an amount, booked at its time (best: where its interval begins, as windows are
+    """`delta`: an amount, recorded at its time (best: the start of its interval, as windows are
     half-open); `instant`: a state at the time; `total_increasing`: a counter."""
 
     DELTA = "delta"
@@ -43,7 +43,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Dimension:
-    """What the units of a base unit measure, and the kinds of readings that this has."""
+    """What the units of a base unit measure, and which kinds of readings it has."""
 
     name: str
     kinds: tuple[Kind, ...]
@@ -169,7 +169,7 @@ _OTHER_ZERO: Final = frozenset({"k", "f", "degf", "[degf]"})
 
 
 def no_unit(text: str) -> str:
-    """Why a text is not the symbol of a unit. It is repeated only where it is nearly one."""
+    """Why a text is not the symbol of a unit. The text is repeated only if it is similar to one."""
     near = _plain(text[:20])
     if near in _OTHER_ZERO:
         return "is a scale with another zero: convert temperatures to Cel"
@@ -206,7 +206,7 @@ _CODE: Final = re.compile(r"[\d:-]*\d[.:][\d.:-]*")
 
 @dataclass(frozen=True)
 class Register:
-    """A register of the catalogue. The first of `kinds` is taken where a reading names none."""
+    """A register of the catalogue. A reading that names no kind has the first of `kinds`."""
 
     name: str
     base: str
@@ -215,7 +215,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Why a reading or query does not suit a register: the field to blame, and the rule."""
+    """Why a reading or query does not fit a register: the offending field, and the rule."""
 
     field: str
     detail: str
@@ -283,7 +283,7 @@ OBIS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def named(text: str) -> str:
-    """The register of a name or an OBIS code. Raises ValueError for what is neither."""
+    """The register of a name or an OBIS code. Raises ValueError for any other text."""
     if not NAME.fullmatch(text):
         raise ValueError("is not a register's name (letters, digits and . _ : -, at most 64)")
     if text not in OBIS and _CODE.fullmatch(text):
@@ -297,22 +297,22 @@ def units_of(base: str) -> tuple[str, ...]:
 
 
 def register_of(name: str) -> Register | None:
-    """What is known of a register: from the catalogue, or by the dimension that it begins with."""
+    """What is known of a register: from the catalogue, or by the dimension with which its name
+    begins."""
     register = REGISTERS.get(name)
     base = _OWN.get(name.partition(":")[0]) if register is None and ":" in name else None
     return register if base is None else Register(name, base, DIMENSIONS[base].kinds)
 
 
 def smallest(base: str) -> str:
-    """The smallest unit of a dimension: a value that is too large in it is too large in any."""
+    """The smallest unit of a dimension: a value that is too large in it is too large in any
+    other."""
     return min(units_of(base), key=lambda symbol: UNITS[symbol].factor)
 
 
 def mismatch(name: str, unit: str, base: str | None = None) -> Mismatch | None:
-    """Why readings in `unit` are not of a register; None if they are, or nothing is known of it.
-
-    `base`: in which base unit a register outside the catalogue is kept.
-    """
+    """Why readings in `unit` do not fit a register; None if they do, or if nothing is known of
+    it. `base`: the base unit in which a register outside the catalogue is stored."""
     register = register_of(name)
     expected = register.base if register is not None else base
     got = UNITS[unit].base
@@ -326,7 +326,8 @@ def mismatch(name: str, unit: str, base: str | None = None) -> Mismatch | None:
 
 
 def kind_mismatch(name: str, kind: Kind) -> Mismatch | None:
-    """Why readings of a kind are not of a register; None if they are, or nothing is known of it."""
+    """Why readings of a kind do not fit a register; None if they do, or if nothing is known of
+    it."""
     register = register_of(name)
     if register is None or kind in register.kinds:
         return None
@@ -341,7 +342,7 @@ def kind_of(name: str) -> Kind:
 
 
 def asked_mismatch(name: str, unit: str) -> Mismatch | None:
-    """Why a query of a register in a unit could meet no reading, as far as the catalogue knows."""
+    """Why a query of a register in a unit can match no reading, as far as the catalogue knows."""
     try:
         meant = named(name)
     except ValueError as error:

@@ -49,8 +49,8 @@ _PLACES = 40
 def parse_exact(value: object) -> Fraction:
     """A decimal string (or "a/b", or an integer) as an exact rational.
 
-    Refused is also what `format_exact` would write with more digits than are read here, so that
-    whatever was read once can be written and read again.
+    Also refuses a number that `format_exact` would write with more digits than this function
+    reads, so that every number that was read can be written and read again.
     """
     if isinstance(value, Fraction):
         return value
@@ -74,7 +74,7 @@ def _parse_wire_exact(value: object, info: ValidationInfo) -> Fraction:
 
 @lru_cache(maxsize=4096)  # the amounts of a query are written again and again
 def format_exact(value: Fraction) -> str:
-    """The exact text of a rational: a decimal where a short one exists, else "a/b"."""
+    """The exact text of a rational: a decimal if a short one exists, else "a/b"."""
     denominator = value.denominator
     twos = fives = 0
     while denominator % 2 == 0:
@@ -95,7 +95,7 @@ def format_exact(value: Fraction) -> str:
 
 
 def parse_binary(value: object) -> bytes:
-    """Bytes of base64url text, with or without padding (bytes stay as they are)."""
+    """Bytes of base64url text, with or without padding (bytes are returned unchanged)."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -138,7 +138,7 @@ def _parse_instant(value: object) -> datetime:
 
 @lru_cache(maxsize=4096)  # a round's times are written again and again
 def format_instant(value: datetime) -> str:
-    """RFC 3339 in UTC, with milliseconds or microseconds only where there are some."""
+    """RFC 3339 in UTC, with milliseconds or microseconds only if they are not 0."""
     timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
     text = value.astimezone(UTC).isoformat(timespec=timespec)
     return text.replace("+00:00", "Z").replace(".000Z", "Z")
@@ -168,7 +168,7 @@ Checked = TypeVar("Checked")
 
 
 def require(condition: bool, value: Checked, message: str) -> Checked:
-    """For validators: the value, or an error that pydantic pins to the field."""
+    """For validators: the value, or an error that pydantic attributes to the field."""
     if not condition:
         raise PydanticCustomError("bad_parameter", "{reason}", {"reason": message})
     return value
@@ -199,8 +199,10 @@ class WireModel(BaseModel):
 
 
 class KeptModel(WireModel):
-    """A wire model whose canonical form is needed many times. It is kept outside of the
-    model, by its value: a changed copy has a form of its own."""
+    """A wire model whose canonical form is needed many times.
+
+    The form is cached outside of the model, by its value: a changed copy has a form of its own.
+    """
 
     def canonical(self) -> bytes:
         """The bytes that hashes and signatures cover."""
@@ -250,8 +252,8 @@ _IDENTIFIER_OF_36: Final = "^[0-9a-f-]{36}$"
 
 
 def rule(item: Item, model: type[BaseModel] | None = None) -> str:
-    """What the field of one item of `ValidationError.errors()` has to be; of a `model` a field that
-    it does not have gets the nearest name."""
+    """What the field of one item of `ValidationError.errors()` must be; for an unknown field of
+    a `model` the nearest name is added."""
     if model is not None and item["type"] == "extra_forbidden":
         return unknown_field(item["loc"], model)
     words = _WORDS.get(str(item["type"]))
@@ -268,7 +270,7 @@ def first_of(error: ValidationError) -> str:
 
 
 def errors_of(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
-    """Each field of a model's JSON that is refused: its path, and what it has to be."""
+    """Each field of a model's JSON that is refused: its path, and what it must be."""
     return [
         FieldError(
             "/" + "/".join(str(part) for part in item["loc"]),
@@ -279,7 +281,7 @@ def errors_of(error: ValidationError, model: type[BaseModel]) -> list[FieldError
 
 
 def unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    """The message on a field that a model's JSON does not have at this path, with the nearest
+    """The message about a field that a model's JSON does not have at this path, with the nearest
     name."""
     names_of_model = _names(model, place[:-1])
     near = get_close_matches(str(place[-1]), names_of_model, n=1)

@@ -29,10 +29,10 @@ Numbers = NDArray[np.int64] | NDArray[np.float64]
 class Question:
     """Cells to be counted, group by group.
 
-    stage: the name of the keeper's noise stream, once for each question of a run, and block: its
-    number; document: what the cells are, for the encoder; reach: A; sizes (G,): cells of each
-    group; rates: the distinct ones, in the order in which a keeper draws their noise; rate_of (G,):
-    the rate of each group, as its place in `rates`.
+    stage: the name of the keeper's noise stream, unique for each question of a run, and block:
+    its number; document: what the cells are, for the encoder; reach: A; sizes (G,): cells of
+    each group; rates: the distinct ones, in the order in which a keeper draws their noise;
+    rate_of (G,): the rate of each group, as its index in `rates`.
     """
 
     stage: str
@@ -54,8 +54,8 @@ class Question:
 
 
 class CountTest(Protocol):
-    """What a noisy count must reach, and how one keeper draws it. `rate`: the epsilon that the test
-    costs."""
+    """The threshold of a noisy count, and how one keeper draws it. `rate`: the epsilon that the
+    test costs."""
 
     @property
     def rate(self) -> Fraction: ...
@@ -73,21 +73,21 @@ class CountTest(Protocol):
         ...
 
     def passing(self, count: int, source: Any) -> Numbers:
-        """Noisy counts of empty ones that passed: the law of the noise above the threshold."""
+        """Noisy counts of empty cells that passed: the law of the noise above the threshold."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """Cells that reached their threshold, by their number in the question (rising), and their noisy
-    counts."""
+    """Cells that reached their threshold, by their number in the question (ascending), and their
+    noisy counts."""
 
     cells: Ints
     counts: Numbers
 
 
 class Answer(Protocol):
-    """Noisy counts of a question. Each cell may be read once, by one of the two ways."""
+    """Noisy counts of a question. Each cell may be read once, in one of the two ways."""
 
     def dense(self) -> Numbers:
         """The counts of all cells."""
@@ -96,16 +96,17 @@ class Answer(Protocol):
     def passing(
         self, groups: Ints, tests: Sequence[CountTest], test_of: Ints, limit: Callable[[int], None]
     ) -> Passed:
-        """Only of cells that reach the threshold of their group.
+        """Only cells that reach the threshold of their group.
 
-        groups: of the question, rising; test_of: the test of each of them, by its place in `tests`;
-        limit: called with a number of cells that pass, to stop a run that has become too large.
+        groups: of the question, ascending; test_of: the test of each, by its index in `tests`;
+        limit: called with the number of cells that passed, to stop a run that has become too
+        large.
         """
         ...
 
     def again(self, cells: Ints, test: CountTest) -> Numbers:
-        """Of cells that passed, with noise of another test: the source's printed DiffPart counts
-        its itemsets twice. Raises NotImplementedError where there is no keeper."""
+        """Counts of cells that passed, with the noise of another test: the source's printed
+        DiffPart counts its itemsets twice. Raises NotImplementedError without a keeper."""
         ...
 
 
@@ -118,8 +119,8 @@ class Source(Protocol):
 
 
 def within(counts: Numbers, cells: Ints, most: int | None) -> Ints:
-    """The places of the largest counts, ties by order, until the cells that each asks for are used
-    up; rising. most: cells in total, None for any number."""
+    """The indices of the largest counts, ascending, until the cells that each of them asks for
+    are used up; ties by order. most: cells in total, None for any number."""
     if most is None:
         return np.arange(counts.size)
     order = np.argsort(-counts, kind="stable")
@@ -154,9 +155,9 @@ COIN_BITS: Final = 128
 
 @dataclass(frozen=True, eq=False)
 class IntegerTest:
-    """Discrete Laplace of rate alpha against an integer threshold of at least 1.
+    """Discrete Laplace of rate alpha compared with an integer threshold of at least 1.
 
-    Compared by identity, which is cheap: who makes one caches it by its figures.
+    Compared by identity, which is cheap: the function that makes one caches it by its figures.
     """
 
     rate: Fraction
@@ -165,8 +166,9 @@ class IntegerTest:
 
     @classmethod
     def of_threshold(cls, rate: Fraction, least: int, draws: Fraction) -> IntegerTest:
-        """With the chance of one whole noise to reach `least`, e^(-rate least) / (1 + e^-rate), and
-        the threshold that a sum of `draws` noises reaches with the same chance."""
+        """A test with the probability of one whole noise to reach `least`, e^(-rate least) / (1
+        + e^-rate), and the threshold that a sum of `draws` noises reaches with the same
+        probability."""
         tail = PRECISE.exp(decimal(-rate * least))
         chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, PRECISE.exp(decimal(-rate)))))
         if draws != 1:

@@ -41,7 +41,7 @@ def skipped(
     beat: Callable[[], None],
     _limit: Callable[[int], None],
 ) -> Ints:
-    """By the runs between heads; the number that is to be expected is for the caller to check."""
+    """By the runs between heads; the caller checks the expected number."""
     return without(heads(cells, chance, source, beat), occupied)
 
 
@@ -53,8 +53,8 @@ def tossed(
     beat: Callable[[], None],
     limit: Callable[[int], None],
 ) -> Ints:
-    """By a coin for each. The limit is asked after each block: where empty ones alone pass it, so
-    does the sum, whatever is occupied."""
+    """By a coin for each. The limit is checked after each block: if empty cells alone exceed it,
+    so does the sum, whatever is occupied."""
     coin, places_shown, total = Bernoulli(chance), [np.zeros(0, np.int64)], 0
     coins = cells - occupied.size
     for start in range(0, coins, COIN_BLOCK):
@@ -67,18 +67,18 @@ def tossed(
 
 
 def free_places(occupied: Ints, ranks: Ints) -> Ints:
-    """The places that are not taken, of these ranks among them; all rise and count from 0."""
+    """The free indices with these ranks among all free ones; all ascend and count from 0."""
     return ranks + np.searchsorted(occupied - np.arange(occupied.size), ranks, side="right")
 
 
 def heads(
     coins: int, chance: Fraction, source: NoiseSource, beat: Callable[[], None] = lambda: None
 ) -> Ints:
-    """Places of the heads among this many independent coins, rising. 0 <= chance <= 1/2.
+    """Indices of the heads among this many independent coins, ascending. 0 <= chance <= 1/2.
 
     A run of tails has P(G = g) = (1 - a) a^g, drawn with a = e^(-1/b) for a whole b <= (1 -
-    chance) / chance: since -ln(1 - p) <= p / (1 - p), a coin that is thrown so shows heads at least
-    as often as it should, and a second coin takes the surplus away.
+    chance) / chance: since -ln(1 - p) <= p / (1 - p), such a coin shows heads at least as often
+    as it should, and a second coin removes the surplus.
     """
     if not coins or not chance:
         return np.zeros(0, np.int64)

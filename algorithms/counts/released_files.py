@@ -121,7 +121,7 @@ class Seen:
 @dataclass(frozen=True)
 class Cut:
     """Noisy counts below `least` are not in the file; `others`: how many of the things that were
-    counted, or may have been, are not in it."""
+    counted, or may have been, the file omits."""
 
     least: float
     others: int
@@ -129,7 +129,7 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class FileErrors:
-    """Errors by class, and what the file holds of each thing (things,); cut: what it lacks."""
+    """Errors by class, and the file's count of each thing (things,); cut: what it omits."""
 
     by_class: tuple[ErrorOfCounts, ...]
     released: Floats
@@ -140,9 +140,9 @@ class FileErrors:
         return [error.json() for error in self.by_class]
 
     def with_verdict(self, stated: Mapping[str, Any], things: str) -> dict[str, Any]:
-        """A forecast begins with the expected error of the 100 largest counts, over their sum; of
-        those that are not in the file half of what noise may hide. what: what is counted, in the
-        plural."""
+        """A forecast that begins with the expected error of the 100 largest counts, over their
+        sum; a count that the file omits has an error of half of what noise can hide. what: what
+        is counted, in the plural."""
         largest = np.sort(self.released)[-_COMMONEST:]
         total = float(largest.sum())
         if total <= 0:
@@ -171,8 +171,8 @@ def probes(largest: float) -> Floats:
 
 
 def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCounts, ...]:
-    """Bias and spread by the probes where there are any. absent: up to what true count things are
-    missing from the file more often than once in 20 times."""
+    """Bias and spread, by the probes if there are any. absent: the largest true count at which
+    the file omits things more often than once in 20 times."""
     classes = []
     for first, last in pairwise((*_EDGES, math.inf)):
         inside = [

@@ -61,9 +61,12 @@ Limited = TypeVar("Limited", bound=Limitable)
 
 @dataclass(frozen=True)
 class PlannedQuestion:
-    """A question as it is planned. stage: what it asks; rate: the least part of epsilon that one of
-    its groups has; reach: A; threshold: what a count must reach to be explored (None: all are
-    read); chance: that an empty cell reaches it; group: cells of one group; most: cells at most."""
+    """A planned question.
+
+    stage: what it asks; rate: the least part of epsilon that one of its groups has; reach: A;
+    threshold: what a count must reach to be explored (None: all are read); chance: that an empty
+    cell reaches it; group: cells of one group; most: cells at most.
+    """
 
     stage: str
     rate: Fraction
@@ -81,9 +84,9 @@ class PlannedQuestion:
 
 @dataclass(frozen=True)
 class Asking:
-    """The curators and the form of a request. draws: R; seeds: how many aggregators get the seeds
-    of long pieces; deadline_s: of one round; records: a public guess of how many there are in
-    total, None without one."""
+    """The curators and the form of a request. draws: R; seeds: how many aggregators get the
+    seeds of long pieces; deadline_s: of one round; records: a public guess of their total
+    number, None without one."""
 
     draws: Fraction
     aggregators: int
@@ -226,10 +229,12 @@ class Counting(Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
-    """A run of given parameters; draws: whole noises in a sum; steps: the questions so far, in
-    public figures; opened: sums of some parts of a question that one round cannot carry, with the
-    first word of each;
-    ended: an aborted round ended it early."""
+    """A run with given parameters.
+
+    draws: whole noises in a sum; steps: the questions so far, in public figures; opened: sums of
+    some parts of a question that does not fit into one round, with the first word of each;
+    ended: an aborted round ended it early.
+    """
 
     params: Any
     draws: Fraction
@@ -252,8 +257,11 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         return None if run.ended else counting.questions(run.params, run.draws).ask(run.state)
 
     def next_sums(run: Run[State]) -> Sequence[CountSum]:
-        """Parts that are not opened yet. Before anything is, the first part alone: its round makes
-        the debit, and anyone who misses it stays out."""
+        """The parts that are not opened yet.
+
+        Before anything is opened, only the first part: its round makes the debit, and a curator
+        that misses it stays out.
+        """
         asked_question = question(run)
         if asked_question is None:
             return ()
@@ -329,10 +337,8 @@ def _figures(question: Question, count_sum: CountSum) -> dict[str, Any]:
 
 
 def with_cell_limit(params: Limited, most: int) -> Limited:
-    """Parameters over curators, with this limit of cells of a round unless they have one.
-
-    Raises NotOverCurators for an evaluation.
-    """
+    """Parameters over curators, with this limit of cells of a round unless they have another.
+    Raises NotOverCurators for an evaluation."""
     if params.metrics is not None:
         raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
     if params.max_cells is not None:

@@ -28,8 +28,8 @@ FOLDS: Final = 5
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """Noisy reports, sorted by user and round. labels (n,): places in the public list of classes,
-    as they were sent; None without any."""
+    """Noisy reports, sorted by user and round. labels (n,): indices in the public list of
+    classes, as sent; None without labels."""
 
     users: Ints
     rounds: Ints
@@ -156,11 +156,11 @@ def histogram_distance(one: Floats, other: Floats) -> float:
 def deconvolved(
     values: Floats, edges: Floats, lower: float, upper: float, scale: float, parts: int
 ) -> Floats:
-    """(m,) shares with the known noise taken off: expectation-maximisation, 400 iterations.
+    """(m,) shares with the known noise removed: expectation-maximisation, 400 iterations.
 
-    Readings are taken to lie on 101 places evenly over the bounds, noisy values in cells as wide
-    (the outermost without end). Source of the method: the noise's law is public (spec:
-    crowd-tasking, section 3.4).
+    Readings are assumed to lie on 101 even positions within the bounds, noisy values in cells of
+    the same width (the outermost without end). Source of the method: the noise's law is public
+    (spec: crowd-tasking, section 3.4).
     """
     if not values.size:
         return np.full(edges.size - 1, np.nan)
@@ -216,9 +216,9 @@ def cross_validated(
 ) -> Classified | None:
     """Accuracy in 5 folds of a classifier trained on the other folds' `training` (n, k).
 
-    Tested on `tested` (n, k) where given (the readings without noise: evaluation only), else on the
-    training points of the omitted fold. At most 20,000 points (svm: 4,000) enter, a public choice.
-    None where there are fewer than 2 points a fold or only one class.
+    Tested on `tested` (n, k) if given (the readings without noise: evaluation only), else on the
+    training points of the omitted fold. At most 20,000 points (svm: 4,000) are used, a public
+    choice. None if there are fewer than 2 points a fold or only one class.
     """
     count = labels.size
     order = source.generator.permutation(count)[: LARGEST_TRAINING[name]]

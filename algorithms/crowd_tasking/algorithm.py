@@ -86,7 +86,7 @@ _MOST_CELLS: Final = 1_000_000
 
 
 class BadRows(Invalid):
-    """A data set that does not fit the task. Seen by the data's custodian only."""
+    """A data set that does not fit the task. Only the data's custodian sees it."""
 
     name = "data_shape"
     title = "The data set does not fit the task"
@@ -96,7 +96,7 @@ class BadRows(Invalid):
 
 
 def check(dataset: UserSeries, params: Parameters, stance: Stance) -> None:
-    """Refuse rows and parameters that do not go together. Raises BadTask, BadRows."""
+    """Refuse rows that do not fit the parameters. Raises BadTask, BadRows."""
     _checked(dataset, resolve(params, stance))
 
 
@@ -162,7 +162,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
 
 
 def aggregate(task: Task, reports: Reports, offered: int, context: Context) -> Outcome:
-    """The aggregator's part alone, for reports that curators sent (federation `reports`).
+    """The aggregator's part only, for reports that curators sent (federation `reports`).
 
     Reports are sorted by user and round; `offered`: users who were asked.
     """
@@ -203,8 +203,8 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
 
 
 def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
-    """The column of each coordinate: that of its name, or, where no column has the name of any
-    coordinate, by place (x1, x2). Raises BadRows."""
+    """The column of each coordinate: by name or, if no column has the name of any coordinate, by
+    position (x1, x2). Raises BadRows."""
     if len(dataset.columns) != params.dimension:
         raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
     names = [coordinate.name for coordinate in params.sensor.coordinates]
@@ -249,7 +249,8 @@ def _blocks(
 
 
 def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, Ints | None]:
-    """The block's reports as devices would send them, in the sensor's unit, and reported labels."""
+    """The block's reports in the form that devices send, in the sensor's unit, and reported
+    labels."""
     source = context.noise("reports", block.number)
     if task.stance == "paper":
         values = perturb_floating(
@@ -322,8 +323,8 @@ def _run_subset(
 def histogram_of_subsets(
     task: Task, counts: Ints, people: Mapping[str, int], context: Context
 ) -> tuple[Outcome, Floats]:
-    """The aggregator's part of report `subset`, and the shares (d,), NaN without a report. counts
-    (T, d): how many reports of each round hold each bucket."""
+    """The aggregator's part for report `subset`, and the shares (d,), NaN without a report.
+    counts (T, d): how many reports of each round contain each bucket."""
     law, params = task.subset, task.params
     reports_of_round = counts.sum(axis=1) // law.size
     total = int(reports_of_round.sum())

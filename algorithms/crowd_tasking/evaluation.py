@@ -56,7 +56,7 @@ def ane(truth: Floats, guess: Floats, diameter: float) -> Floats:
 
 
 def filterable_variance(scale: float, components: Sequence[Component]) -> float:
-    """v, the variance of the parts that a filter may hope to remove: 2 b^2 for each of Y and L."""
+    """v, the variance of the parts that a filter could remove: 2 b^2 for each of Y and L."""
     return 2 * scale**2 * sum(part != "G" for part in components)
 
 
@@ -83,7 +83,7 @@ def sf(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
 
 def _projected(reports: Floats, window: int, keeps: Callable[[Floats, int], Bools]) -> Floats:
     """Trajectory matrices (rows, window), centred by column, projected on the kept eigenvectors,
-    their anti-diagonals averaged. Series of fewer than 4 rounds stay as they are."""
+    their anti-diagonals averaged. Series of fewer than 4 rounds are unchanged."""
     rounds = reports.shape[1]
     window = min(window, rounds // 2)
     if window < 2:
@@ -115,7 +115,7 @@ def _anti_diagonal_sums(matrices: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What an outsider knows of one coordinate: from series of other people, (users, T)."""
+    """What an outsider knows about one coordinate: from series of other people, (users, T)."""
 
     others: Floats
 
@@ -126,7 +126,7 @@ class Prior:
 
     @cached_property
     def covariance(self) -> Floats:
-        """(T, T) about that mean, the same for equal lags: users' levels are part of it."""
+        """(T, T) about that mean, equal for equal lags: it includes the users' levels."""
         centred = self.others - self.mean
         rounds = centred.shape[1]
         spectrum = np.fft.rfft(centred, 2 * rounds, axis=1)
@@ -137,7 +137,7 @@ class Prior:
 
 
 def _nearest_covariance(matrix: Floats) -> Floats:
-    """Negative eigenvalues, which averages over few pairs may bring, set to 0."""
+    """Negative eigenvalues, which can result from averages over few pairs, are set to 0."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T, np.float64)
 

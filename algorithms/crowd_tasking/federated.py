@@ -24,10 +24,10 @@ from tacit.report.model import PrivacyReport
 def gathered(
     task: Task, users: Ints, rounds: Ints, numbers: Ints, labels: Ints | None = None
 ) -> Reports:
-    """Kept reports in any order, sorted by user and round and put in the sensor's unit.
+    """Stored reports in any order, sorted by user and round and converted to the sensor's unit.
 
-    users, rounds (n,), numbers (n, k) as they were sent (not of subsets), labels (n,) places in the
-    list of classes.
+    users, rounds (n,), numbers (n, k) as sent (not of subsets), labels (n,) indices in the list
+    of classes.
     """
     order = np.lexsort((rounds, users))
     windows = task.report == "window"
@@ -116,8 +116,8 @@ def _encoding(task: Task) -> Encoding:
 
 
 def _charged(task: Task, report: PrivacyReport) -> PrivacyReport:
-    """With what curators' own ledgers are charged, which they work out from the mechanism alone: at
-    least what is verified; in `paper` no figure."""
+    """With the charge to curators' own ledgers, which they compute from the mechanism alone: at
+    least what is verified; `paper` has no figure."""
     cost = _encoding(task).cost
     if cost is None:
         return report

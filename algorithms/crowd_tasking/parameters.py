@@ -68,7 +68,7 @@ class Sensor(WireModel):
 
 
 class Buckets(WireModel):
-    """Of a histogram of one coordinate: its edges, or one width from the lower bound on."""
+    """The buckets of a histogram of one coordinate: edges, or one width from the lower bound on."""
 
     edges: tuple[Number, ...] | None = Field(default=None, min_length=3, max_length=501)
     width: Number | None = Field(default=None, gt=0)
@@ -86,7 +86,7 @@ class Buckets(WireModel):
 
 
 class Parameters(WireModel):
-    """A task: aggregate, sensor, users wanted, budget (or tolerated error), and how it is run."""
+    """A task: aggregate, sensor, wanted users, budget (or tolerated error), and how it runs."""
 
     model_config = ConfigDict(title="CrowdTaskingParams")
 

@@ -94,7 +94,8 @@ _SHARPNESS: Final = 4
 
 
 def subset_shares(law: Subset, counts: Floats, reports: int) -> Floats:
-    """Shares (d,) on the simplex, from how many of that many subset reports hold each bucket."""
+    """Shares (d,) on the simplex, from the number of subset reports and how many contain each
+    bucket."""
     unbiased = law.shares(counts, reports)
     return smoothed(unbiased, law.wave_variance(reports))
 
@@ -170,7 +171,7 @@ def average_error(n: int, scale: float, parts: int) -> float:
 def average_bound(n: int, scale: float, dimension: int, parts: int, delta: float) -> float | None:
     """Theorem 12.3 on the L1 error over k coordinates: 2 k b sqrt(2 c ln(2k/delta) / n).
 
-    c = 3 in the source; None where n < ln(2k/delta) / c, to which it does not apply.
+    c = 3 in the source; None for n < ln(2k/delta) / c, to which it does not apply.
     """
     logarithm = math.log(2 * dimension / delta)
     if parts * n < logarithm:
@@ -187,7 +188,8 @@ def epsilon_for_average(max_error: float, n: int, width: float, parts: int) -> f
 
 
 def transition(edges: Floats, scale: float, parts: int) -> Floats:
-    """(m, m) P(noisy reading in bucket j | reading uniform in bucket i); ends take what is beyond.
+    """(m, m) P(noisy reading in bucket j | reading uniform in bucket i); the end buckets include
+    what lies beyond.
 
     edges (m+1,) ascending, in the unit of `scale`.
     """
@@ -235,7 +237,7 @@ def histogram_error(
 
 
 def subset_error(n: int, reference: Floats, law: Subset, source: PublicRandom) -> Predicted:
-    """The same of subset reports: shares by their counts, as they are published."""
+    """The same for subset reports, whose shares are estimated from their counts."""
     before = source.generator.multinomial(n, reference, size=DRAWS)
     own_reports = source.generator.binomial(before, float(law.own))
     reported = own_reports + source.generator.binomial(n - before, float(law.other))
@@ -267,9 +269,10 @@ def shift_bound(scale: float, dimension: int, parts: int, delta: float) -> float
 
 
 def class_distance(points: Floats, labels: Floats | np.ndarray, limit: int = 400) -> float:
-    """d_avg: mean L2 distance of points of two classes, over pairs of classes; 0 of one class.
+    """d_avg: mean L2 distance of points of two classes, over pairs of classes; 0 for one class.
 
-    points (n, k), labels (n,). Classes of more than `limit` points enter by evenly spaced ones.
+    points (n, k), labels (n,). A class of more than `limit` points is represented by evenly
+    spaced ones.
     """
     groups = []
     for label in np.unique(labels):

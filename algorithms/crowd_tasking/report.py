@@ -405,7 +405,7 @@ def _details(task: Task) -> dict[str, Any]:
 
 
 def _method(task: Task) -> dict[str, Any]:
-    """How a reading is reported, by which rule, and what the others would give."""
+    """How a reading is reported, by which rule, and the forecasts of the other methods."""
     params = task.params
     described: dict[str, Any] = {
         "asked": params.report or ("laplace" if task.stance == "paper" else "auto"),
@@ -437,7 +437,7 @@ def _method(task: Task) -> dict[str, Any]:
 
 
 def source_ane(epsilon: float) -> float:
-    """What the source's Table 12.1 shows at this epsilon, in the mean over its sensors."""
+    """The value in the source's Table 12.1 at this epsilon, as the mean over its sensors."""
     if epsilon >= max(SOURCE_ANE):
         return _BEYOND / epsilon
     if epsilon <= 1:

@@ -77,7 +77,7 @@ class BadTask(Invalid):
 
 @dataclass(frozen=True)
 class UnitCost:
-    """What a task costs one unit: (epsilon, delta); epsilon None: nothing holds."""
+    """What a task costs one unit: (epsilon, delta); epsilon None: no guarantee."""
 
     epsilon: Fraction | None
     delta: Fraction = Fraction(0)
@@ -86,8 +86,8 @@ class UnitCost:
 @dataclass(frozen=True)
 class Task:
     """A task, resolved. `epsilon`: of one reading's values, or with `per_coordinate` of one
-    coordinate of it (the source's eps_a). `on_devices`: curators report; else one coordinator holds
-    the readings. `report`: how a reading is perturbed."""
+    coordinate of it (the source's eps_a). `on_devices`: curators report; else one coordinator
+    has the readings. `report`: how a reading is perturbed."""
 
     params: Parameters
     stance: Stance
@@ -99,8 +99,8 @@ class Task:
 
     @property
     def exact(self) -> bool:
-        """Whether readings are clamped and the noise is in integers: the source's own mechanism,
-        which has neither, is simulated only."""
+        """Whether readings are clamped and the noise is in integers. The source's own mechanism
+        has neither and is only simulated."""
         return self.stance == "sound" or self.on_devices
 
     @cached_property
@@ -207,7 +207,7 @@ class Task:
 
     @property
     def reading(self) -> UnitCost:
-        """Any two values of one reading of one round (and its label, where that is perturbed)."""
+        """Any two values of one reading of one round (and its label, if that is perturbed)."""
         if not (self.fresh or self.params.rounds == 1):
             return UnitCost(None, Fraction(1))
         return UnitCost(self.values_epsilon + self.label_epsilon)
@@ -254,7 +254,7 @@ class Task:
 
     @property
     def asked_of_users(self) -> Fraction:
-        """What a user's limit epsilon_u is compared with: eps_a, for the unit user its total."""
+        """The figure compared with a user's limit epsilon_u: eps_a; for the unit user its total."""
         total = self.user.epsilon
         if self.params.privacy_unit == "user" and total is not None:
             return total
@@ -310,7 +310,7 @@ class Task:
 
     @property
     def label_truth(self) -> Fraction | None:
-        """Probability that a label is reported truthfully; None where labels are not perturbed."""
+        """Probability that a label is reported truthfully; None if labels are not perturbed."""
         if not self.label_epsilon:
             return None
         assert self.params.classes is not None
@@ -318,7 +318,7 @@ class Task:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the task as every device must have it, hex: the descriptor's hash."""
+        """SHA-256 of the task, hex, which every device must have: the descriptor's hash."""
         public = {
             "algorithm": "crowd-tasking",
             "stance": self.stance,
@@ -375,8 +375,8 @@ def _drawable(task: Task) -> Task:
 def _kinds(
     params: Parameters, stance: Stance, components: tuple[Part, ...]
 ) -> tuple[ReportKind, ...]:
-    """What may run: as named, or what `auto` compares by its forecast, the first one preferred.
-    From public choices alone. Raises BadTask, MethodNeedsSound."""
+    """The possible reports: the named one, or those that `auto` compares by their forecasts, the
+    preferred one first. From public choices only. Raises BadTask, MethodNeedsSound."""
     if params.report not in (None, "laplace") and stance == "paper":
         raise MethodNeedsSound("the source has laplace alone", pointer="/params/report")
     bounded = stance == "sound" and components == ("Y",) and params.privacy_unit != "level"
@@ -398,7 +398,7 @@ def _kinds(
 
 
 def _worth(total: Fraction, pure: Fraction) -> bool:
-    """Whether a delta is worth it: it has to save at least a hundredth of epsilon."""
+    """Whether to accept a delta: it must save at least a hundredth of epsilon."""
     return total * 100 < pure * 99
 
 
@@ -453,7 +453,8 @@ def _error_of(task: Task) -> float:
 
 
 def _needed(task: Task) -> str:
-    """The users that would do, in words; averages only (the others do not vanish with n)."""
+    """How many users would suffice, in words; averages only (the other errors do not vanish with
+    n)."""
     if task.params.aggregate != "AVG":
         return ""
     assert task.params.max_error is not None

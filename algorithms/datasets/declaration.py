@@ -33,10 +33,8 @@ class DatasetReference(WireModel):
 
 
 class DatasetDeclaration(WireModel):
-    """How the content of a dataset is to be read. It stays with the content.
-
-    `universe`: the public list of items, where the kind has items; an item outside it is refused.
-    """
+    """How the content of a dataset is to be read; it is stored with the content. `universe`: the
+    public list of items, if the kind has items; an item outside it is refused."""
 
     kind: Annotated[str, Field(max_length=40, description="such as numeric-table")]
     format: Annotated[str, Field(max_length=40, description="such as csv")]
@@ -62,9 +60,8 @@ class DatasetBudget(WireModel):
 
 
 class DatasetRequest(DatasetDeclaration):
-    """A dataset to store. `privacy_unit`: the kind's own unless given; `budget`: none unless
-    given, and then nothing can be charged to it; `revision_of`: the dataset whose ledger continues.
-    """
+    """A dataset to store. `privacy_unit`: by default the kind's own; `budget`: none by default,
+    and then nothing can be charged to it; `revision_of`: the dataset whose ledger continues."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=128)]
     privacy_unit: Unit | None = None

@@ -90,7 +90,7 @@ class EdgeList:
         *,
         declared: bool = True,
     ) -> EdgeList:
-        """Pairs of places (lines,), as they were read: in any direction, repeated, with loops."""
+        """Pairs of indices (lines,), as read: in any direction, repeated, with loops."""
         ids = np.asarray(vertices)
         ids = ids if ids.dtype.kind in "iT" else ids.astype(np.dtypes.StringDType())
         places = np.empty(2 * left.size, np.int32)
@@ -171,11 +171,13 @@ class _Unknown(Exception):
 
 
 def read_snap(stream: BinaryIO, universe: Sequence[str] | None = None) -> EdgeList:
-    """Two ids a line between blanks or tabs; lines that begin with `#`, and empty ones, are none.
-    No id begins with `#`: where it came first in a line, every reader would take it for a comment.
+    """Two ids per line, separated by blanks or tabs; lines that begin with `#` and empty lines are
+    ignored.
 
-    Raises MalformedRow for a line with another number of ids, for what is not UTF-8 and for a line
-    over 1 MiB; UnknownItem; BadUniverse; TooManyRows above 10^7 vertices or 10^8 edges.
+    No id begins with `#`: at the start of a line every reader would take it for a comment.
+    Raises MalformedRow for a line with another number of ids, for bytes that are not UTF-8 and
+    for a line over 1 MiB; UnknownItem; BadUniverse; TooManyRows above 10^7 vertices or 10^8
+    edges.
     """
     stream = without_mark(stream)
     ids: _Open | _Closed = _Open() if universe is None else _Closed(universe)
@@ -203,7 +205,8 @@ def read_snap(stream: BinaryIO, universe: Sequence[str] | None = None) -> EdgeLi
 
 
 def _add_lines(block: bytes, before: int, ids: _Open | _Closed) -> int:
-    """Take whole lines; how many edges they name. `before`: lines of the file before them."""
+    """Add whole lines; returns how many edges they name. `before`: lines of the file before
+    them."""
     if not block.isascii():
         try:
             block.decode()
@@ -261,7 +264,7 @@ def _place(line: Places, token: int, before: int) -> tuple[int, int]:
 def _are_integers(
     octets: Octets, blank: NDArray[np.bool_], begins: Numbers, widths: Numbers
 ) -> bool:
-    """Whether all is digits and blanks, without leading zeros, and fits into 64 bits."""
+    """Whether everything is digits and blanks, without leading zeros, and fits into 64 bits."""
     if not begins.size:
         return True
     if not (_DIGIT[octets] | blank).all() or widths.max() > _MAX_DIGITS:

@@ -93,7 +93,7 @@ FILE: Final = "file"
 
 
 class WrongKind(Invalid):
-    """A kind or a format that there is not, or a role that the kind does not have."""
+    """An unknown kind or format, or a role that the kind does not have."""
 
     name = "wrong_kind"
     title = "The kind of dataset is not the right one"
@@ -101,11 +101,11 @@ class WrongKind(Invalid):
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write a kind. `module.function` is its reader.
+    """A file format of a kind. `module.function` is its reader.
 
-    `options`: what of the declaration the reader takes (`label`, `curator`, `universe`). `parts`:
-    the names of its files in the order in which they are read, given to the reader as a mapping;
-    only the last one is required.
+    `options`: the parts of the declaration that the reader takes (`label`, `curator`,
+    `universe`). `parts`: the names of its files in the order in which they are read, given to
+    the reader as a mapping; only the last one is required.
     """
 
     module: str
@@ -172,10 +172,10 @@ def format_of(declaration: DatasetDeclaration) -> Format:
 
 
 def read(declaration: DatasetDeclaration, stream: BinaryIO) -> Any:
-    """The dataset in a plain stream, of the class of its kind. Raises WrongKind, MalformedRow and
-    its subclasses, MalformedContent, TooManyRows.
+    """The dataset in a plain stream, of the class of its kind.
 
-    A `universe` must be part of the declaration: the holder of datasets resolves references.
+    Raises WrongKind, MalformedRow and its subclasses, MalformedContent, TooManyRows. A
+    `universe` must be in the declaration: whoever stores the datasets resolves references.
     """
     return format_of(declaration).read(declaration, stream)
 
@@ -215,12 +215,12 @@ class BadRows(Invalid):
 
 
 def exact_json(body: bytes) -> Any:
-    """The value of a JSON text that was found valid, with all digits of its numbers."""
+    """The value of a valid JSON text, with all digits of its numbers."""
     return json.loads(body, parse_float=Decimal)
 
 
 def _exact(value: Any) -> Any:
-    """A value with its numbers in the one form that each has: 1 for 1.0, 0.5 for 5e-1."""
+    """A value with each number in its one canonical form: 1 for 1.0, 0.5 for 5e-1."""
     if isinstance(value, list):
         return [_exact(number) for number in value]
     if isinstance(value, dict):

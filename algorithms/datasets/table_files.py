@@ -105,8 +105,8 @@ def _lots(stream: BinaryIO) -> Iterator[Lot]:
 
 
 def _parsed(records: Sequence[bytes], names: tuple[str, ...], text: frozenset[str]) -> Batch | None:
-    """The table of some records; None where pyarrow refuses them, or one is an empty line, or would
-    become 0 without being 0."""
+    """The table of some records; None if pyarrow refuses them, if one is an empty line, or if a
+    number other than 0 would become 0."""
     import pyarrow as pa
     from pyarrow import csv as reader
 
@@ -193,10 +193,8 @@ def _cells(record: bytes, line: int) -> list[str]:
 def parquet_blocks(
     stream: BinaryIO, most_columns: int, max_rows: int
 ) -> tuple[tuple[str, ...], Iterator[Block]]:
-    """(column names, blocks) of a stream that can seek.
-
-    Raises MalformedContent for what is no Parquet file, TooManyRows.
-    """
+    """(column names, blocks) of a seekable stream. Raises MalformedContent for any other file,
+    TooManyRows."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -257,8 +255,8 @@ class TextColumn:
         self._codes: list[NDArray[np.int32]] = []
 
     def add(self, block: Block) -> None:
-        """The column of this name in a block. Raises MalformedRow, also for an empty cell where
-        there may be none."""
+        """Add the column of this name in a block. Raises MalformedRow, also for an empty cell if
+        none is allowed."""
         import pyarrow as pa
 
         batch, lines = block
@@ -392,7 +390,7 @@ def read_csv(stream: BinaryIO, *, max_rows: int = MAX_ROWS) -> Table:
 
 
 def read_parquet(stream: BinaryIO, *, max_rows: int = MAX_ROWS) -> Table:
-    """Columns of what can be written as text. Raises MalformedRow, TooManyRows."""
+    """Columns of values that have one text. Raises MalformedRow, TooManyRows."""
     return _table(*parquet_blocks(stream, MAX_TABLE_COLUMNS, max_rows))
 
 

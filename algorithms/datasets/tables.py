@@ -42,7 +42,7 @@ class Texts:
 
     def sorted(self) -> Texts:
         """With the values in a fixed order, whatever that of the rows: short ones first, so that
-        plain whole numbers rise."""
+        plain whole numbers ascend."""
         order = sorted(range(len(self.values)), key=lambda at: self._key(self.values[at]))
         rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)

@@ -117,7 +117,7 @@ def _nearest(values: Floats, centres: Floats, params: Parameters) -> Ints:
 
 
 def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
-    """Refuse a table and parameters that do not go together. Raises BadParameter."""
+    """Refuse a table that does not fit the parameters. Raises BadParameter."""
     columns, values = _chosen(dataset, params)
     check_stance(params, stance)
     check_rows(params, stance, len(values))
@@ -134,7 +134,7 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
 
 
 def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance) -> None:
-    """That the clusters are no more than the rows (paper). Raises BadParameter."""
+    """Check that there are no more clusters than rows (paper). Raises BadParameter."""
     check_stance(params, stance)
     check_rows(params, stance, outline["rows"])
 

@@ -46,7 +46,7 @@ def kmeans(
 ) -> KMeansResult:
     """k-means of points (n, d), optionally weighted (n,); restarts drawn from public randomness.
 
-    At most as many centres as there are different points, so none of no points.
+    At most as many centres as distinct points, so none for no points.
     """
     if not len(points):
         return KMeansResult(np.empty(0, np.int64), points, 0.0, 0)
@@ -387,7 +387,8 @@ def _slices(rows: int, *most: int) -> Iterator[slice]:
 
 
 def _refill(labels: Ints, distance_of: Floats, clusters: int) -> Ints:
-    """Give every emptied cluster the record that is farthest from its own, of those not alone."""
+    """Give every empty cluster the record that is farthest from its own, among those that are
+    not alone."""
     sizes = np.bincount(labels, minlength=clusters)
     if sizes.all():
         return labels

@@ -76,8 +76,8 @@ def upper_blocks(rows: int, block: int = BLOCK) -> Iterator[tuple[slice, slice]]
 
 
 def matrix(words: Words, bits: int, kernel: Kernel | None = None) -> Singles:
-    """All distances (n, n) of one attribute's packed bits (n, w); by the fastest way that there is
-    unless a kernel is named."""
+    """All distances (n, n) of one attribute's packed bits (n, w); by the fastest available
+    kernel unless one is named."""
     if kernel is None and find_spec("numba") is not None:
         from algorithms.dpbv_clustering.compiled import hamming_matrix
 
@@ -177,7 +177,7 @@ class Combination:
     ) -> Combination:
         """The correction is the sum of the coins' variances.
 
-        One attribute's distances stay as they are decoded, with their sign: they are unbiased, and
+        One attribute's distances are used as decoded, with their sign: they are unbiased, and
         equation 16 averages them.
         """
         if len(codes) == 1:
@@ -186,7 +186,7 @@ class Combination:
         return cls(metric, excess)
 
     def add(self, total: Singles, part: Singles) -> None:
-        """Add an attribute's distances to a running total, in place; `part` is spent."""
+        """Add an attribute's distances to a running total, in place; `part` is overwritten."""
         if self.metric == "euclidean":
             part *= part
         total += part
@@ -328,7 +328,7 @@ class Consistent:
 
 
 def local_cut(code: Code, flip: Flip, *, random_points: bool) -> float:
-    """2t less three standard deviations. Raises BadParameter where noise leaves nothing local."""
+    """2t less three standard deviations. Raises BadParameter if noise leaves nothing local."""
     full = min(2 * code.half_window, code.upper - code.lower)
     decoder = Decoder.of(code, flip)
     deviation = math.sqrt(decoder.variance(full, random_points=random_points))

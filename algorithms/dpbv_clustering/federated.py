@@ -147,7 +147,7 @@ def take(state: FederatedState, record_sum: RecordSum, opened: Ints) -> Federate
 
 
 def aborted(state: FederatedState, record_sum: RecordSum) -> FederatedState | None:
-    """A zone round that fails ends the run early; without the counts of a grid there is nothing."""
+    """A failed zone round ends the run early; without the counts of a grid there is no result."""
     if isinstance(state, AdaptiveState) and isinstance(record_sum, KmeansSum):
         return replace(state, truncated=True) if isinstance(record_sum.query, Zone) else None
     return None

@@ -34,8 +34,11 @@ def with_verdict_of_grid(
     deviation: float,
     rows: int | None,
 ) -> dict[str, Any]:
-    """The forecast with its verdict; deviation: of the count of a cell. An even cluster of k holds
-    the mean of its cells, each of which counts with its noise and is known to half a cell."""
+    """The forecast with its verdict; deviation: of the count of a cell.
+
+    An even cluster of k has the mean count of its cells, each of which adds its noise and is
+    known to half a cell.
+    """
     if rows is None:
         return by_size(error, deviation, "the number of records in a cell")
     cells = per_axis**dimension
@@ -67,7 +70,7 @@ def error_of_plan(params: Parameters, noise_share: Fraction | None) -> dict[str,
 
 
 def bit_error(plan: BitPlan) -> dict[str, Any]:
-    """Predicted standard deviation of a decoded distance at t, and whether that leaves any use."""
+    """Predicted standard deviation of a decoded distance at t, and whether it is still useful."""
     deviations, useless = [], False
     for code in plan.codes:
         decoder = Decoder.of(code, plan.flip)

@@ -81,7 +81,7 @@ def by_kmeans(
     restarts: int,
     max_iter: int,
 ) -> GridClustering:
-    """Weighted k-means on the middles of cells that hold more than two standard deviations."""
+    """Weighted k-means on the middles of cells that have more than two standard deviations."""
     kept = np.flatnonzero(counts > KEPT_DEVIATIONS * deviation)
     if not kept.size:
         return _nothing(cells)
@@ -97,8 +97,8 @@ def by_kmeans(
 
 
 def by_density(cells: Cells, counts: Floats, deviation: float) -> GridClustering:
-    """Components of touching dense cells; those below 5 % of the mass are dropped, and every cell
-    has the label of the nearest that is left."""
+    """Components of touching dense cells; those below 5 % of the mass are dropped, and every
+    cell gets the label of the nearest remaining one."""
     from scipy.ndimage import generate_binary_structure, label
     from scipy.spatial import cKDTree
 

@@ -147,8 +147,8 @@ _SHORTCUT_ROWS: Final = (MATRIX_ROWS, 4096)
 class Found:
     """labels (n,), -1 noise; what the clusterer states about itself; `unreached` pairs of closures.
 
-    points: records as recovered from their bits (n, d), where they were; `merges`: of linkage;
-    `matrix`: the distances, where they were held.
+    points: records as recovered from their bits (n, d), if they were; `merges`: of linkage;
+    `matrix`: the distances, if they were stored.
     """
 
     labels: Ints

@@ -29,10 +29,10 @@ from tacit.wire import Exact, WireModel, require
 
 
 class BadParameter(Invalid):
-    """A parameter, or a row, that the algorithm cannot take.
+    """A parameter, or a row, that the algorithm cannot use.
 
-    `field`: the parameter (or the column); `row`: counted from 0, visible only to the operator. No
-    value of the data is in the message.
+    `field`: the parameter (or the column); `row`: counted from 0, visible only to the operator.
+    No value of the data is in the message.
     """
 
     name = "bad_parameter"
@@ -64,7 +64,7 @@ class RowOutside(BadParameter):
 
 
 class TooManyRows(TooLarge):
-    """More rows than are held or compared in pairs; `field` as in BadParameter."""
+    """More rows than can be stored or compared in pairs; `field` as in BadParameter."""
 
     name = "too_large"
     title = "The dataset is too large for this method"
@@ -251,10 +251,10 @@ class Parameters(WireModel):
 
 @dataclass(frozen=True, eq=False)
 class BitPlan:
-    """How records become bits, and what clusters them. Public, all of it.
+    """How records become bits, and how these are clustered. All of it is public.
 
-    differing: bits that two records can differ in, as accounted. `near`: the same for pairs within
-    the radius, None for the unit record. `epsilon_bit`: as requested; None: no flips.
+    differing: bits in which two records can differ, as accounted. `near`: the same for pairs
+    within the radius, None for the unit record. `epsilon_bit`: as requested; None: no flips.
     """
 
     box: Box
@@ -273,8 +273,11 @@ class BitPlan:
 
 
 def check_rows(params: Parameters, stance: Stance, rows: int) -> None:
-    """Whether the rows allow k clusters. Raises BadParameter, in `paper` only: a refusal in `sound`
-    would answer how many rows there are, without noise; it finds fewer clusters instead."""
+    """Check whether the rows allow k clusters. Raises BadParameter, in `paper` only.
+
+    In `sound` a refusal would reveal the number of rows without noise; it finds fewer clusters
+    instead.
+    """
     k = params.k
     if stance == "sound":
         return

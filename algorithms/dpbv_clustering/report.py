@@ -123,7 +123,8 @@ def assembled(
     sampler: Fraction = Fraction(0),
     **fields: Any,
 ) -> PrivacyReport:
-    """A report of these parts; a seeded generator voids it. `fields`: others of a report."""
+    """A report of these parts; a seeded generator makes its guarantee void. `fields`: further
+    fields of the report."""
     seeded = ("the generator is seeded: the output can be repeated, hence nothing is private",)
     unit = released.lines[0].privacy_unit
     builder = replace(BUILDER, stance=stance, unit=unit, neighbouring=neighbouring)
@@ -153,8 +154,8 @@ def assembled(
 def sound_report(
     params: Parameters, method: Method, per_axis: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
-    """Of the methods that take no bits; rows: their public number, or its hint. Raises ValueError
-    for the one that does."""
+    """The report of the methods that take no bits; rows: their public number, or its hint.
+    Raises ValueError for the one that takes bits."""
     assert params.bounds is not None
     dimension = len(params.bounds)
     match method:
@@ -288,9 +289,12 @@ _MOST_DRAWS = 200_000
 def adaptive_report(
     params: Parameters, *, reproducible: bool, noise_share: Fraction | None = None
 ) -> PrivacyReport:
-    """From the parameters alone: the plan, which the number of rows or its hint decides, is in the
-    result, and so is then the error. noise_share: over curators, of a sum in units of noise that
-    hides two records; None for stored rows."""
+    """From the parameters only: the number of rows or its hint determines the plan, which is in the
+    result together with its error.
+
+    noise_share: over curators, of a sum in units of noise that hides two records; None for
+    stored rows.
+    """
     over_curators = noise_share is not None
     size = "n_hint" if over_curators else ROWS_ARE_PUBLIC
     lines = [pure_line(params.epsilon, "replace", f"{size} is public")]
@@ -571,7 +575,7 @@ def _claim(params: Parameters, plan: BitPlan) -> Claim | None:
 
 
 def baseline_figures(params: Parameters) -> dict[str, Any]:
-    """The true guarantees of the baselines, were their noisy records released."""
+    """The true guarantees that the baselines would have if their noisy records were released."""
     figures: dict[str, Any] = {}
     if "kmeans" in params.baselines:
         figures["kmeans"] = {"model": "none"}

@@ -279,7 +279,7 @@ def _iteration_result(iteration: Iteration, sigma: Fraction) -> dict[str, Any]:
 
 
 class _MatrixFile:
-    """The published matrix, written block by block as the .npy file that it becomes."""
+    """The published matrix, written block by block as an .npy file."""
 
     def __init__(self, release: Release) -> None:
         self._type = release.cell_type()

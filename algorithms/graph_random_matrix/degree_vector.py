@@ -44,8 +44,11 @@ def expected_eigenvalue(vertices: int, mean_degree: float) -> float:
 
 
 def cosine_past(noise: float, vertices: int, mean_degree: float) -> float:
-    """Expected of the first vector where its squared eigenvalue has to pass this noise. It is taken
-    as smaller by a fifth than expected, since one that does not pass shows nothing at all."""
+    """The expected cosine of the first vector if its squared eigenvalue must exceed this noise.
+
+    The eigenvalue is taken to be a fifth smaller than expected, since one below the noise shows
+    nothing at all.
+    """
     squared = (expected_eigenvalue(vertices, mean_degree) / _CAUTION) ** 2
     return math.sqrt(1 - noise / squared) if squared > noise else 0.0
 
@@ -62,7 +65,7 @@ def no_signal(cosines: Mapping[str, float]) -> bool:
 
 
 def noisy_edges(graph: EdgeList, epsilon: Fraction, context: Context) -> int:
-    """The number of edges with its share of epsilon, at least 0; an edge changes it by 1."""
+    """The noisy number of edges with its share of epsilon, at least 0; an edge changes it by 1."""
     law = DiscreteLaplace(1 / (epsilon * COUNT_SHARE))
     return max(0, graph.edges + int(law.draw(context.noise("number of edges"), 1)[0]))
 

@@ -47,7 +47,7 @@ _KEEPER: Final = "The coordinator keeps"
 
 
 def asked_of(params: Parameters, stance: Stance) -> Parameters:
-    """With what curators need. Raises Invalid, and what `settings_of` raises."""
+    """The settings with what curators need. Raises Invalid, and what `settings_of` raises."""
     if stance != "sound":
         raise MethodNeedsSound("curators draw whole numbers", pointer="/stance")
     if params.estimator not in (None, "auto", "range"):

@@ -63,8 +63,8 @@ class Flip:
 
     @classmethod
     def of(cls, epsilon: Fraction) -> Flip:
-        """The least flipping that keeps epsilon > 0. Raises ValueError where only coins that show
-        nothing would."""
+        """The least flipping that keeps epsilon > 0. Raises ValueError if only uninformative
+        coins would do."""
         threshold = wrong_threshold(epsilon)
         if threshold >= WORD // 2:
             raise ValueError("so small an epsilon leaves nothing")
@@ -161,8 +161,9 @@ _PART: Final = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class FlippedSpectrum:
-    """raw (k,): eigenvalues of the estimate, by falling magnitude; noise: n v; spectrum: magnitudes
-    without what noise adds, and vectors; both zero where a direction does not count."""
+    """raw (k,): eigenvalues of the estimate, by falling magnitude; noise: n v; spectrum:
+    magnitudes without what noise adds, and vectors; both are zero if a direction does not stand
+    out."""
 
     raw: Floats
     noise: float
@@ -248,8 +249,8 @@ EXAMPLES: Final = (1_000, 10_000, 100_000)
 
 @dataclass(frozen=True)
 class Choice:
-    """asked: as named, `auto`, or by default; chosen: None where it takes the number of vertices,
-    which is not known yet; described: rule and forecasts, for preview and report."""
+    """asked: as named, `auto`, or by default; chosen: None if it depends on the number of
+    vertices, which is not known yet; described: rule and forecasts, for preview and report."""
 
     asked: str
     chosen: Estimator | None
@@ -269,7 +270,7 @@ def flip_of(params: Parameters) -> Flip:
 
 
 def resolved(params: Parameters, choice: Choice) -> Parameters:
-    """The parameters with the estimator's name; the one that needs a delta where both may run."""
+    """The parameters with the estimator's name; the one that needs a delta if both are possible."""
     return params.model_copy(update={"estimator": choice.chosen or "subspace"})
 
 
@@ -281,7 +282,7 @@ def check_size(vertices: int, params: Parameters) -> None:
 
 
 def epsilon_left(params: Parameters) -> Fraction:
-    """Of flips or degrees: what the number of edges leaves, where `auto` counts them."""
+    """The epsilon of flips or degrees: what the number of edges leaves, if `auto` counts them."""
     counted = params.estimator_of("sound") == "auto"
     return _epsilon(params) * (1 - COUNT_SHARE if counted else 1)
 
@@ -299,7 +300,7 @@ def check_signal(choice: Choice, params: Parameters) -> None:
 def chosen_estimator(
     params: Parameters, stance: Stance, vertices: int | None = None, edges: int | None = None
 ) -> Choice:
-    """The choice; edges: their noisy number, in place of the guessed mean degree. Raises what
+    """The choice; edges: their noisy number, instead of the guessed mean degree. Raises what
     `check_parameters` raises, and BadEpsilon."""
     check_parameters(params, stance)
     estimator_asked = params.estimator_of(stance)
@@ -358,7 +359,8 @@ def chosen_estimator(
 def expected_cosines(
     params: Parameters, vertices: int, mean_degree: float
 ) -> dict[Estimator, float]:
-    """Of the first vector, by estimator; 0 where one does not serve these parameters."""
+    """The expected cosine of the first vector, by estimator; 0 for one that these parameters
+    exclude."""
     epsilon = float(epsilon_left(params))
     cosines: dict[Estimator, float] = {
         "degrees": cosine_of_degrees(vertices, mean_degree, epsilon),
@@ -390,8 +392,8 @@ def flip_limit(params: Parameters) -> int:
 
 
 def eigenvalues_needed(params: Parameters, vertices: int) -> dict[str, float | None]:
-    """By estimator, which |eigenvalue| a graph must have to show at all; None: it does not serve
-    these parameters. From public numbers only."""
+    """For each estimator the least |eigenvalue| that it can show; None: these parameters exclude
+    it. From public numbers only."""
 
     def for_range() -> float:
         sigma, degree = float(privacy_of(params).sigma), float(params.mean_degree)

@@ -80,8 +80,11 @@ def quiet() -> None:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on one thread, where that can be requested: a worker has one core, threads
-    that wait for each other cost more than they bring, and sums are added in the same order."""
+    """Linear algebra on one thread, if that can be requested.
+
+    A worker has one core: threads that wait for each other cost more than they gain, and sums
+    are added in the same order.
+    """
     if find_spec("threadpoolctl") is None:
         return nullcontext()
     from threadpoolctl import threadpool_limits

@@ -321,8 +321,8 @@ def _assigned(points: Floats, centres: Floats, beat: Beat) -> tuple[Labels, Floa
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """values: singular values, falling; noise_level: what the largest one has to pass; spectrum,
-    labels (n,) from 0, scores (n,): None where the mode does not ask."""
+    """values: singular values, falling; noise_level: what the largest one must exceed; spectrum,
+    labels (n,) from 0, scores (n,): None if the mode does not request them."""
 
     values: Floats
     noise_level: float
@@ -362,7 +362,7 @@ def found_in_matrix(
     *,
     vectors: bool,
 ) -> Findings:
-    """By the source's estimator; the matrix is passed once more where vectors are wanted."""
+    """By the source's estimator; the matrix is read once more if vectors are requested."""
     n, m = matrix.shape
     variance = release.deviation**2 + float(settings.mean_degree) / m
     level = math.sqrt(noise_edge(n, m, variance))
@@ -390,7 +390,7 @@ def found_in_flips(flips: FlippedSpectrum, mode: Mode, seed: int, context: Conte
 
 
 def found_in_degrees(vector: DegreeVector, mode: Mode, seed: int, context: Context) -> Findings:
-    """By noisy degrees; clusters and scores only where they differ by more than noise."""
+    """By noisy degrees; clusters and scores only if they differ by more than noise."""
     if not vector.spectrum.values.any():
         return Findings(vector.spectrum.values, vector.level, vector.spectrum)
     return _completed(vector.spectrum, vector.level, mode, seed, context)

@@ -58,7 +58,7 @@ class BadEigenvectors(Invalid):
 
 
 class GraphTooSmall(Invalid):
-    """Fewer than three vertices, or no edge where the vertex set is taken from the edges."""
+    """Fewer than three vertices, or no edge although the vertex set is taken from the edges."""
 
     name = "graph_too_small"
     title = "The graph is too small"
@@ -305,10 +305,10 @@ MOST_ON_GRID: Final = 200
 
 @dataclass(frozen=True)
 class Privacy:
-    """What the noise of a sound run keeps for an edge.
+    """The guarantee of a sound run for an edge.
 
-    sigma: deviation for rows of length 1; rho = 1 / sigma^2; delta holds what imperfect draws add,
-    `sampler_delta`.
+    sigma: deviation for rows of length 1; rho = 1 / sigma^2; delta includes what imperfect draws
+    add, `sampler_delta`.
     """
 
     sigma: Fraction
@@ -324,8 +324,8 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Settings:
-    """sigma: None where it depends on the number of vertices (the source's theorem), which is not
-    known before. columns: None where it does. privacy: None in `paper`."""
+    """sigma: None if it depends on the number of vertices (the source's theorem), which is not
+    known before. columns: None if they do. privacy: None in `paper`."""
 
     stance: Stance
     estimator: Estimator

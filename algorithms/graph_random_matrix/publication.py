@@ -247,10 +247,11 @@ def publish(
     rows: int | None = None,
     spread_entries: int = SPREAD_ENTRIES,
 ) -> Floats:
-    """Hand every block to the sink, in order; the Gram matrix (m, m), in units squared.
+    """Pass every block to the sink, in order; returns the Gram matrix (m, m), in units squared.
+    rows: of a block, by default `block_rows`.
 
-    rows: of a block, `block_rows` unless given. Memory is bounded by a block and the projection,
-    but for graphs of at least `spread_entries`, whose blocks may be done by other workers.
+    Memory is bounded by a block and the projection, except for graphs of at least
+    `spread_entries`, whose blocks other workers can compute.
     """
     columns = release.projection.columns
     additions = (graph.entries + graph.count) * columns

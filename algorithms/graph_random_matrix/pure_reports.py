@@ -143,7 +143,7 @@ def _pure_report(
     details: dict[str, Any],
     sampler: Fraction | None = None,
 ) -> PrivacyReport:
-    """What flips and degrees have in common: all of epsilon for an edge, delta 0."""
+    """The common part of the reports of flips and degrees: all of epsilon for an edge, delta 0."""
     epsilon = _whole_epsilon(params)
     edge = "knows every other edge; one undirected edge more or less"
     noises, touches = [noise], [touched]

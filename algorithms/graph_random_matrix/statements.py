@@ -77,8 +77,8 @@ def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ..
 def with_expected_cosine(
     error: dict[str, Any], choice: Choice, estimator: Estimator | None, facts: Facts | None
 ) -> dict[str, Any]:
-    """The forecast with what is expected of the first vector, once the number of vertices is known;
-    of `range`, and of a given sigma, there is no expectation."""
+    """The forecast with the expected cosine of the first vector, once the number of vertices is
+    known; `range`, and a given sigma, have no such expectation."""
     if choice.chosen == "range" and "expected_cosine" not in choice.described:
         return error
     if facts is None:

@@ -123,8 +123,8 @@ def evaluate(
 
 
 def clusters_of(points: Floats, labels: Ints, centres: Floats) -> list[dict[str, Any]]:
-    """How many points (n, d) each centre (k, d) has, and how far their mean lies from it (null
-    without any): Euclidean, in sides of the box."""
+    """How many points (n, d) each centre (k, d) has, and how far their mean is from it (null
+    without points): Euclidean, in sides of the box."""
     rows = np.bincount(labels, minlength=len(centres))
     means = (
         np.stack(
@@ -154,7 +154,8 @@ RESULT: Final = {
 
 
 def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Context) -> Outcome:
-    """K-means of a numeric table. Raises subclasses of Invalid where table and parameters clash."""
+    """K-means of a numeric table. Raises subclasses of Invalid if the table does not fit the
+    parameters."""
     check(dataset, params, stance)
     if stance == "paper":
         return _run_paper(dataset, params, context)
@@ -181,7 +182,7 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
 
 
 def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
-    """Refuse a table and parameters that do not go together. Raises what they raise."""
+    """Refuse a table that does not fit the parameters. Raises what they raise."""
     if stance == "sound":
         grid_and_plan(params)
     curators = dataset.curators is not None
@@ -189,7 +190,7 @@ def check(dataset: NumericTable, params: Parameters, stance: Stance) -> None:
 
 
 def check_outline(outline: Mapping[str, Any], params: Parameters, stance: Stance) -> None:
-    """All of `check` that the rows decide: it depends on sizes and roles only."""
+    """The part of `check` that concerns the rows: it depends on sizes and roles only."""
     columns, curators = len(outline["columns"]), outline["has_curator"]
     check_table(params, stance, outline["rows"], columns, curators)
 
@@ -506,7 +507,7 @@ def take(state: FederatedState, record_sum: RecordSum, opened: Ints) -> Federate
 
 
 def aborted(state: FederatedState, record_sum: RecordSum) -> FederatedState | None:
-    """A zone round that fails ends the run early, any other one fails the job."""
+    """A failed zone round ends the run early, any other one fails the job."""
     assert isinstance(record_sum, KmeansSum)
     return replace(state, truncated=True) if isinstance(record_sum.query, Zone) else None
 

@@ -286,7 +286,8 @@ def run(
 
 
 def iterations(passes: int, strategy: Strategy) -> int:
-    """What the source counts: its posterior strategy makes a second step of Lloyd in each pass."""
+    """The iterations as the source counts them: its posterior strategy makes a second step of
+    Lloyd in each pass."""
     return 2 * passes if strategy == "posterior" else passes
 
 
@@ -330,7 +331,7 @@ def _one_pass(
     settings: Settings,
     generator: np.random.Generator,
 ) -> Pass:
-    """Zones around the means, and a point of each; a mean that did not move is taken as it is."""
+    """Zones around the means, and a point of each; a mean that did not move is used unchanged."""
     moves = means - centres
     lengths = np.linalg.norm(moves, axis=1)
     if settings.strategy == "prior":

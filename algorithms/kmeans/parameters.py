@@ -72,7 +72,7 @@ class Metrics(WireModel):
 
 
 class Parameters(WireModel):
-    """Parameters of `kmeans`; those of the source's algorithm alone are marked paper."""
+    """Parameters of `kmeans`; those of only the source's algorithm are marked paper."""
 
     model_config = ConfigDict(title="KmeansParameters")
 
@@ -187,10 +187,8 @@ def grid_and_plan(
     noise_share: Fraction = Fraction(1),
     default_cells: int = CENTRAL_CELLS,
 ) -> tuple[Grid, Plan]:
-    """What a sound run does, from public parameters alone.
-
-    Raises BoundsMissing, SizeHintMissing, NoPlan; each names the field.
-    """
+    """The plan of a sound run, from public parameters only. Raises BoundsMissing,
+    SizeHintMissing, NoPlan; each names the field."""
     if params.bounds is None:
         raise BoundsMissing(pointer="/params/bounds")
     if params.n_hint is None:

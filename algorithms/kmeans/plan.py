@@ -72,19 +72,20 @@ class TwoLevel:
 
     @property
     def visible(self) -> float:
-        """Records from which a cluster narrower than a coarse cell is seen, about."""
+        """The approximate number of records from which a cluster narrower than a coarse cell is
+        found."""
         return self.threshold + THRESHOLD * self.inflation / float(self.epsilon_coarse)
 
     def serves(self, size: int) -> bool:
-        """The rule of `auto`: whether an average cluster stands well above the threshold."""
+        """The rule of `auto`: whether an average cluster is well above the threshold."""
         return size >= CLEAR * self.clusters * self.threshold
 
     def fine(self, coarse: Ints, steps: int) -> FineCells:
         """The second query, by the noisy counts (m^d,) of the first.
 
-        Where all cells together seem to hold less than a quarter of the hint, the grid was too
-        fine, and light clusters fall below the threshold: then one grid of the whole box, for as
-        many records as there seem to be.
+        If all cells together seem to have less than a quarter of the hint, the grid was too
+        fine, and light clusters fall below the threshold: then one grid of the whole box, for
+        the apparent number of records.
         """
         records = int(coarse.sum())
         if HINTED * records < self.size:
@@ -126,7 +127,7 @@ def _per_side(budget: float, part: int, dimension: int, clusters: int, max_cells
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts that are taken for occupied: middles (c, d), half sides (c,), weights (c,)."""
+    """The parts that count as occupied: middles (c, d), half sides (c,), weights (c,)."""
 
     middles: Floats
     halves: Floats
@@ -134,8 +135,11 @@ class Parts:
 
 
 def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints) -> Parts:
-    """The parts with counts above three scales of noise, at least max(2 k, 8) of them. The two
-    counts of a coarse cell are first combined by inverse variance if they are of the same cells."""
+    """The parts with counts above three scales of noise, at least max(2 k, 8) of them.
+
+    If the two counts of a coarse cell are of the same cells, they are first combined by inverse
+    variance.
+    """
     number = np.diff(query.starts)
     owner = np.repeat(np.arange(query.kept.size), number)
     counts = fine.astype(np.float64)
@@ -351,8 +355,8 @@ def _automatic(
 
 
 def _zone_rounds(mode: Mode, rounds_asked: int | None, signal: float) -> int:
-    """How many: as asked, where the mode allows it. signal: records times effective epsilon, for
-    each cluster and dimension."""
+    """The number of zone rounds: as requested, if the mode allows it. signal: records times
+    effective epsilon, for each cluster and dimension."""
     if mode == "synopsis":
         if rounds_asked:
             raise PlanImpossible("rounds", "the mode synopsis has no zone rounds")
@@ -365,7 +369,7 @@ def _zone_rounds(mode: Mode, rounds_asked: int | None, signal: float) -> int:
 
 
 def _budgets(mode: Mode, epsilon: Fraction, rounds: int) -> tuple[Fraction | None, ...]:
-    """The mode's shares of epsilon, all of it also where no zone round takes its own; None: no
+    """The mode's shares of epsilon, all of it even if no zone round takes its share; None: no
     such query."""
     shares = MODE_SPLIT[mode] if rounds else (*MODE_SPLIT[mode][:3], Fraction(0))
     return tuple(epsilon * share / sum(shares) if share else None for share in shares)

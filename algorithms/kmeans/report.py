@@ -262,7 +262,7 @@ def error_of_centres(
     size: int | None, grid: Grid, plan: Plan, release_made: Release | None
 ) -> dict[str, Any]:
     """The noise of a centre's coordinate (standard deviation) in the unit of its column. size:
-    public number of records, needed where there is a zone round and nothing is found yet."""
+    public number of records, needed if there is a zone round and no result yet."""
     if not plan.rounds:
         assert plan.per_side is not None
         coarse: dict[str, Any] = {

@@ -117,10 +117,10 @@ def estimate(zone: Zone, opened: Ints, inflation: float) -> ZoneEstimate:
 
 
 def combined(rounds: Sequence[ZoneEstimate]) -> Floats:
-    """The centres (k, d) of a run: of one round its own, of several their weighted mean.
+    """The centres (k, d) of a run: those of its only round, or the weighted mean over several.
 
     Weights are inverse variances, over the rounds whose estimate lies within four standard
-    deviations of the last centre; the last always counts, and a starved round hardly.
+    deviations of the last centre. The last always counts, a starved round hardly.
     """
     last = rounds[-1]
     if len(rounds) == 1:
@@ -236,10 +236,8 @@ def next_query(state: State) -> Query | None:
 
 
 def absorb(state: State, query: Query, opened: Ints, work: Work = ALONE) -> State:
-    """The state after the noisy sum (length,) of `query`, which `next_query` gave, was opened.
-
-    `work`: how the clusterings of a synopsis are run.
-    """
+    """The state after the noisy sum (length,) of `query`, which `next_query` returned, was
+    opened. `work`: how the clusterings of a synopsis are computed."""
     plan, seed = state.plan, state.public_seed
     if opened.shape != (query.length,):
         raise ValueError("an opened sum has the length of its query")
@@ -386,7 +384,7 @@ def exact_sums(
     grid_blocks: Sequence[GridBlock] | None = None,
 ) -> Ints:
     """The query's sums over all rows, without noise; `place`: number of earlier queries; `held`:
-    the rows on the grid, where they are kept."""
+    the rows on the grid, if they are stored."""
 
     def counted(blocks: Iterable[Block]) -> Iterator[Block]:
         for start, block in zip(rows.starts, blocks, strict=True):
@@ -404,7 +402,7 @@ def exact_sums(
 
 
 def raw_sums(grid: Grid, query: Query, values: Floats) -> Ints:
-    """One block of raw rows: on the grid, then summed. Runs wherever the block is."""
+    """One block of raw rows: on the grid, then summed. Runs on the worker that has the block."""
     return query.sums(grid.quantise(values))
 
 
@@ -418,8 +416,8 @@ def noise(query: Query, records: int, source: NoiseSource) -> Ints:
 def chosen_records(curators: NDArray[np.int32], most: int, source: NoiseSource) -> Ints:
     """At most `most` rows of each curator, drawn without replacement; row numbers in order.
 
-    Every row draws a word and a curator keeps its smallest, so that what it keeps depends on its
-    own rows alone, in law: another curator's rows change nothing.
+    Every row draws a word and a curator keeps its smallest, so that the law of what it keeps
+    depends on its own rows only: another curator's rows change nothing.
     """
     words = source.words(len(curators))
     order = np.lexsort((words, curators))

@@ -59,7 +59,7 @@ def in_turn(
 @dataclass(frozen=True)
 class Work:
     """How long-running work is done: `beat` is called a few times a second; `spread` maps a
-    function over independent pieces, in order, on several workers where there are some."""
+    function over independent pieces, in order, on several workers if there are any."""
 
     beat: Beat = quiet
     spread: Callable[[Callable[[Floats], Clustering], Iterable[Floats]], Sequence[Clustering]] = (
@@ -217,8 +217,8 @@ def _squared(columns: Floats, centres: Floats) -> Floats:
 
 
 def _drawn(mass: Floats, uniform: Floats) -> Ints:
-    """Places (m,) in proportion to their mass, by uniform numbers (m,) in [0, 1); all alike where
-    there is none."""
+    """Indices (m,) in proportion to their mass, by uniform numbers (m,) in [0, 1); equally
+    likely if all masses are 0."""
     running = np.cumsum(mass if mass.any() else np.ones_like(mass))
     places = np.searchsorted(running, uniform * running[-1], side="right")
     inside: Ints = np.minimum(places, len(mass) - 1)
@@ -257,7 +257,7 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a noisy histogram that are taken for occupied: middles (c, d), weights (c,)."""
+    """The cells of a noisy histogram that count as occupied: middles (c, d), weights (c,)."""
 
     middles: Floats
     weights: Floats

@@ -44,8 +44,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Replay:
-    """Which candidates are left: at first, after checking the pairs, after checking the levels. The
-    true one comes first and is among them all."""
+    """The remaining candidates: at first, after checking the pairs, after checking the levels.
+    The true one comes first and is always among them."""
 
     step: int
     prior: tuple[Pair, ...]
@@ -115,7 +115,7 @@ def _read(
     joined: set[frozenset[VertexCopy]],
     edges: set[Pair],
 ) -> Relations | None:
-    """The relations that a publication shows, in the insertion order of a path; None where they
+    """The relations that a publication shows, in the insertion order of a path; None if they
     cannot be those of this path and map."""
     order, real = insertion_order(list(path), copies)
     together = [0] * len(order)
@@ -136,7 +136,7 @@ def _read(
 
 @dataclass(frozen=True)
 class LevelSort:
-    """What a stranger without any map reads when the nodes are sorted by their levels."""
+    """What a reader without any map learns when the nodes are sorted by their levels."""
 
     whole_path: bool
     edges_read: float
@@ -316,8 +316,8 @@ def replay_shown(replayed: Replay) -> dict[str, Any]:
 
 
 def baselines_shown(replayed: Replay) -> dict[str, int]:
-    """How many candidates for the same missing edge other publications would have left: the pairs
-    alone in a separate layout show what the fakes leak without the levels."""
+    """How many candidates for the same missing edge other publications would have left: the
+    pairs alone in a separate layout show what the fakes reveal without the levels."""
     return {
         "sealed": len(replayed.prior),
         "complement": len(replayed.prior),
@@ -364,7 +364,7 @@ def recovery_rate(
     source: NoiseSource,
     beat: Callable[[], None] = lambda: None,
 ) -> float:
-    """The share of publications of which a holder of the map finds the path, without its
+    """The share of publications in which a holder of the map finds the path, without its
     direction; a tie among k best paths counts 1/k."""
     status = statuses(network)
     ids, _ = sorted_ids(network.network.vertices)

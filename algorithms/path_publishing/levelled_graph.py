@@ -49,12 +49,13 @@ class Relations:
 
 
 def fake_probability(epsilon_e: float | None) -> float:
-    """p2: how likely a pair without an edge is drawn into one branch; 0 without noise."""
+    """p2: the probability that a pair without an edge is drawn into one branch; 0 without noise."""
     return 0.0 if epsilon_e is None else 1 / (1 + math.exp(-epsilon_e / 2))
 
 
 def copy_probabilities(least: int, most: int, epsilon_v: float) -> list[float]:
-    """How likely a vertex shows least, least + 1, ..., most copies: weights exp(-epsilon n / 2).
+    """The probabilities that a vertex shows least, least + 1, ..., most copies: weights
+    exp(-epsilon n / 2).
 
     The degree term of the source's quality function is the same for all n, and cancels.
     """
@@ -184,10 +185,11 @@ class Levels:
         return result
 
     def options(self, together: int) -> list[tuple[int, int, int]]:
-        """Where a piece fits that must be comparable to the pieces `together` and to no other:
-        (level, ancestors, descendants), from high to low, one level beyond both ends included.
+        """The possible positions of a piece that must be comparable to the pieces `together` and to
+        no other: (level, ancestors, descendants), from high to low, including one level beyond both
+        ends.
 
-        Between two levels that these pieces take, all levels are alike.
+        All levels between two levels of these pieces are equivalent.
         """
         first, last = self.top - 1, self.bottom + 1
         if not together:
@@ -365,8 +367,8 @@ class _Search:
         self.pieces[node] = 0
 
     def stage(self, position: int) -> list[tuple[int, int, int]] | None:
-        """Try to place all nodes from `position` on. None: done. Else nothing of them is placed,
-        and what comes back is where the deepest try had put the first of them."""
+        """Try to place all nodes from `position` on. None: done. Otherwise none of them is
+        placed, and the result is where the deepest try had placed the first of them."""
         steps, node = 0, position
         chosen: list[tuple[int, int, int]] = []
         best: list[tuple[int, int, int]] = []

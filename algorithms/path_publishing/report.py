@@ -256,7 +256,8 @@ def _direction_error(params: Parameters) -> str:
 
 
 def _error_of_recovery(params: Parameters, epsilon: Fraction) -> dict[str, Any]:
-    """The verdict is that of the largest map that was tried: larger ones are found less often."""
+    """The verdict is that of the largest tested map: the path of a larger one is found less
+    often."""
     estimates = _recovery_estimates(epsilon)
     error = {
         "recovery": "a holder of the map gets the likeliest path, which may be wrong; shares "
@@ -273,7 +274,7 @@ def _error_of_recovery(params: Parameters, epsilon: Fraction) -> dict[str, Any]:
 
 
 def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
-    """Measured shares at this epsilon, between those that were measured; null outside."""
+    """Measured shares at this epsilon, interpolated between measured values; null outside them."""
     value = float(epsilon)
     result = []
     for (size, edges), rates in RECOVERY.items():

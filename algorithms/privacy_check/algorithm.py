@@ -253,8 +253,8 @@ class Checked:
 
 
 def check_table(table: Table, params: Parameters) -> None:
-    """Raises EmptyTable, UnknownColumn, ValueUnknown, ValueMissing: whatever the parameters name
-    occurs in the table, as it is written there."""
+    """Check that every value in the parameters occurs in the table, in the same spelling. Raises
+    EmptyTable, UnknownColumn, ValueUnknown, ValueMissing."""
     targets = tuple(template.column or params.sensitive[0] for template in params.templates)
     named_columns = {
         "/params/qid": params.qid,
@@ -282,7 +282,7 @@ def check_table(table: Table, params: Parameters) -> None:
 
 
 def _check_values(table: Table, params: Parameters, targets: tuple[str, ...]) -> None:
-    """Raises ValueUnknown: a value that no row has would be found nowhere, and satisfy anything."""
+    """Raise ValueUnknown for a value that no row has: every table would satisfy a model of it."""
     sensitive = {value for name in params.sensitive for value in table.column(name).values}
     for place, model in enumerate(params.models):
         if isinstance(model, AlphaKAnonymity) and not set(model.values or ()) <= sensitive:
@@ -391,7 +391,8 @@ def _findings(findings: Sequence[Mapping[str, Any]], axes: Axes) -> None:
 
 
 def _plotted_number(value: object) -> float | None:
-    """Of a figure, which may be a fraction in a text; None for what is none, and for 0."""
+    """The number of a figure, which can be a fraction in a text; None for any other text, and
+    for 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     return float(Fraction(value)) or None
@@ -401,10 +402,8 @@ def _plotted_number(value: object) -> float | None:
 
 
 def run(dataset: Table, params: Parameters, stance: Stance, context: Context) -> Outcome:  # noqa: ARG001 - one stance
-    """Check a table; the answer is the evaluation, for the owner alone.
-
-    Raises EmptyTable, UnknownColumn, ValueUnknown, BadDistance.
-    """
+    """Check a table; the answer is the evaluation, for the owner only. Raises EmptyTable,
+    UnknownColumn, ValueUnknown, BadDistance."""
     checked = Checked(dataset, params, lambda: context.progress(0.5, "checking"))
     findings = checked.findings()
     context.progress(1.0, "done")

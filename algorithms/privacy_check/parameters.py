@@ -150,7 +150,8 @@ Model: TypeAlias = Annotated[
 
 
 class Template(WireModel):
-    """`<qid -> value, h>`: no group of these columns may reveal the value with more confidence."""
+    """`<qid -> value, h>`: no group of these columns may reveal the value with a confidence
+    above h."""
 
     qid: Names
     value: str
@@ -171,7 +172,7 @@ class EqualDistance(WireModel):
 
 
 class OrderedDistance(WireModel):
-    """Values in a row: |i - j| / (m - 1). `order`: needed for texts; without it the cells are
+    """Values in a row: |i - j| / (m - 1). `order`: required for texts; without it the cells are
     numbers, compared exactly."""
 
     kind: Literal["ordered"] = "ordered"
@@ -379,7 +380,7 @@ def entropy_diversity(counts: Counts) -> Floats:
 def recursive_factor(counts: Counts, least: int) -> Floats:
     """The infimum of c for which a group is recursive (c, l)-diverse with l = `least`.
 
-    f_1 / (f_l + ... + f_m), frequencies in falling order; infinite where there are fewer than l.
+    f_1 / (f_l + ... + f_m), frequencies in falling order; infinite for fewer than l values.
     """
     groups = counts.groups
     order = np.lexsort((-counts.counts, groups))
@@ -420,7 +421,8 @@ _CELLS: Final = 1 << 20
 def closeness(
     counts: Counts, column: Texts, distance: Distance, beat: Callable[[], None] = lambda: None
 ) -> Floats:
-    """The distance (g,) of each group. Raises BadDistance where a value has no place in it."""
+    """The distance (g,) of each group. Raises BadDistance if the distance does not define a
+    value."""
     overall = counts.totals / counts.totals.sum()
     if isinstance(distance, EqualDistance):
         return _equal(counts, overall)

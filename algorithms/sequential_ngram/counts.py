@@ -45,9 +45,9 @@ class Tree:
     """N nodes over A symbols.
 
     bounds: where each level begins, and N; parents, items, links (N,): prefix, last item and
-    failure link, -1, -1 and 0 of the empty gram; groups (N,): the entry of `spends` of the counts
-    of a node's successors; noisy (N, A): these counts; children (N, A): the node of a successor, -1
-    for none. The empty gram has no end sign: its count is 0 and never passes.
+    failure link, -1, -1 and 0 for the empty gram; groups (N,): the entry of `spends` for the
+    counts of a node's successors; noisy (N, A): these counts; children (N, A): the node of a
+    successor, -1 for none. The empty gram has no end sign: its count is 0 and never passes.
     """
 
     settings: Settings
@@ -93,8 +93,8 @@ class Tree:
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """(N, A): whether each count reached its threshold. At the root every item counts as having
-        reached it, unless `root` is `threshold`; the end of a sequence never does."""
+        """(N, A): whether each count reached its threshold. At the root every item counts as
+        having reached it, unless `root` is `threshold`; the end of a sequence never does."""
         result: NDArray[np.bool_] = self.noisy >= self.thresholds()
         if self.settings.root == "all":
             result[0] = True
@@ -104,8 +104,11 @@ class Tree:
     @property
     def beyond_noise(self) -> NDArray[np.bool_]:
         """(N, A): whether each count of two items and more is so large that in at least 19 of 20
-        releases no gram that nobody has reaches it. Each level has an equal part of that chance,
-        and its counts equal parts of the level's."""
+        releases no gram with a true count of 0 reaches it.
+
+        Each level has an equal part of that probability, and its counts equal parts of the
+        level's.
+        """
         result = np.zeros(self.noisy.shape, bool)
         for first, end in pairwise(self.bounds[1:]):
             counts = (end - first) * self.settings.symbols
@@ -143,11 +146,8 @@ class Expansion:
 
 
 def root(settings: Settings) -> Expansion:
-    """The first question: counts of single items. The end is not asked (spec: sequential-ngram,
-    section 4.3).
-
-    Raises TreeTooLarge.
-    """
+    """The first question: counts of single items. It does not ask for the end (spec:
+    sequential-ngram, section 4.3). Raises TreeTooLarge."""
     if settings.symbols > settings.max_nodes:
         raise TreeTooLarge(settings.max_nodes)
     budget = settings.root_budget
@@ -267,7 +267,8 @@ def _spends(
 
 
 def largest_shares(noisy: Values) -> NDArray[np.float64]:
-    """The largest successor's share of all, of each row; negative counts are 0; of nothing, 1."""
+    """The largest successor's share of each row's total; negative counts are 0; 1 if the total
+    is 0."""
     positive = np.maximum(noisy, 0).astype(float)
     total = positive.sum(axis=1)
     shares = np.ones(total.size)
@@ -283,8 +284,8 @@ COVERED: Final = 0.95
 
 @dataclass(frozen=True)
 class LengthSearch:
-    """A noisy histogram of lengths up to cap: the last bin has the longer ones too. levels: of the
-    tree afterwards, at most."""
+    """A noisy histogram of lengths up to cap, whose last bin includes longer ones. levels: of
+    the tree afterwards, at most."""
 
     document: Lengths | LengthsByRange
     budget: Fraction

@@ -30,7 +30,7 @@ _DENSE: Final = 1 << 25
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Sequences one after the other, each with the end sign (the last symbol) behind it.
+    """Sequences one after the other, each followed by the end sign (the last symbol).
 
     symbols (total,); weights (total,): how often the sequence of a symbol counts, None for once;
     items: how many there are.
@@ -76,7 +76,7 @@ class Text:
 
 
 def synthetic_rows(grams: Grams, copies: Ints) -> list[tuple[NDArray[np.integer], int]]:
-    """The sequences that were given out, with their multiplicities, by length and items."""
+    """The published sequences with their multiplicities, by length and items."""
     rows: list[tuple[NDArray[np.integer], int]] = []
     for length in range(1, grams.longest + 1):
         first, last = grams.bounds[length - 1 : length + 1]
@@ -100,7 +100,7 @@ def _first(text: Text) -> _Level:
 
 
 def _longer(text: Text, level: _Level, places_kept: Ints) -> _Level:
-    """One item more behind the runs whose cells are `kept` (rising): row * items + item."""
+    """One item more after the runs whose cells are `kept` (ascending): row * items + item."""
     if not places_kept.size:
         return _Level(places_kept, places_kept, level.length + 1)
     if places_kept[-1] < _DENSE:
@@ -133,7 +133,7 @@ def _counted(text: Text, level: _Level) -> tuple[Ints, NDArray[np.float64]]:
 def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -> Ints:
     """Occurrences of each query (q,). queries (q, longest): items, then -1.
 
-    A trie of the queries is followed level by level; what does not occur is omitted.
+    A trie of the queries is followed level by level; branches that do not occur are dropped.
     """
     result = np.zeros(len(queries), np.int64)
     level = _first(text)
@@ -162,7 +162,10 @@ def frequent(
     text: Text, count: int, longest: int | None = None, beat: Beat = lambda: None
 ) -> list[tuple[Pattern, int]]:
     """The most frequent runs of 2 or more items (at most `longest`), by falling support, then
-    length and items; fewer where fewer occur. A run is no more frequent than its beginning."""
+    length and items; fewer if fewer occur.
+
+    A run is at most as frequent as its beginning.
+    """
     level = _first(text)
     runs: list[Pattern] = [()]
     best: list[tuple[Pattern, int]] = []

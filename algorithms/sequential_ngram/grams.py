@@ -20,11 +20,11 @@ Places = NDArray[np.int32]
 class Grams:
     """G grams; parents, items, links, counts (G,).
 
-    bounds: where each length begins, and G (bounds[n - 1]: length n); parents: the gram without its
-    last item; links: the longest proper suffix that is in the table (-1: the empty gram, both);
-    counts: at least 1; measured (G,): whether the count reached its threshold; beyond_noise (G,):
-    whether it is larger than noise alone makes any count of 19 in 20 releases. From `extended` on
-    (a length) grams are estimated by the Markov assumption.
+    bounds: where each length begins, and G (bounds[n - 1]: length n); parents: the gram without
+    its last item; links: the longest proper suffix in the table (-1: the empty gram, both);
+    counts: at least 1; measured (G,): whether the count reached its threshold; beyond_noise
+    (G,): whether noise alone reaches it in at most 1 of 20 releases. From `extended` on (a
+    length) grams are estimated by the Markov assumption.
     """
 
     bounds: tuple[int, ...]
@@ -61,7 +61,7 @@ class Grams:
 
     @classmethod
     def of(cls, counts: Mapping[tuple[int, ...], int]) -> Grams:
-        """A small table. Every gram's beginnings have to be in it. Raises KeyError."""
+        """A small table, which must include every gram's beginnings. Raises KeyError."""
         ordered = sorted(counts, key=lambda gram: (len(gram), gram))
         places: dict[tuple[int, ...], int] = {gram: place for place, gram in enumerate(ordered)}
         places[()] = -1

@@ -223,7 +223,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
 
 
 def noise_scales(params: Parameters, stance: Stance) -> tuple[Fraction, ...]:
-    """The largest scale of counts of grams, and that of the lengths where they are requested."""
+    """The largest scale of counts of grams, and that of the lengths if they are requested."""
     lengths = params.length_budget(stance)
     share = params.most_root_share(stance)
     least = least_budget(params.epsilon - lengths, params.n_max, params.budget, share)
@@ -232,10 +232,8 @@ def noise_scales(params: Parameters, stance: Stance) -> tuple[Fraction, ...]:
 
 
 def resolved_universe(params: Parameters, stance: Stance) -> tuple[str, ...]:
-    """The items in order. A reference to a dataset has to be replaced by its list before.
-
-    Raises what `check_parameters` raises.
-    """
+    """The items in order. Replace a reference to a dataset by its list first. Raises what
+    `check_parameters` raises."""
     check_parameters(params, stance)
     return item_names(params.universe)
 
@@ -248,8 +246,8 @@ def settings_of(
     draws: Fraction = ONE_DRAW,
     lengths: LengthRanges | None = None,
 ) -> Settings:
-    """A run's public choices, once l_max is known; draws: whole noises that a sum holds; lengths:
-    what is known of them besides."""
+    """A run's public choices, once l_max is known; draws: whole noises in a sum; lengths: their
+    histogram, if known."""
     epsilon, n_max = params.epsilon - params.length_budget(stance), min(params.n_max, l_max)
     share = None
     if lengths is not None and params.most_root_share(stance) is not None and n_max > 1:

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 def adjusted(tree: Tree) -> Floats:
     """Consistent counts (N, A), none negative.
 
-    A row of the tree keeps its measured counts where they passed; the others are estimated by the
+    A row of the tree keeps its measured counts that passed; the others are estimated from the
     Markov parent's row (`Settings.fill`); then the row is scaled to the gram's count. A row in
     which nothing passed is 0.
     """
@@ -66,8 +66,9 @@ def _filled(
     no_parent: NDArray[np.bool_],
     fill: Fill,
 ) -> Floats:
-    """The rows (E, A) with estimates where nothing passed; counts (E, 1): of the grams; parent
-    (E, A): rows of their Markov parents; no_parent (E, 1): where that is the empty gram."""
+    """The rows (E, A) with estimates for counts that did not pass; counts (E, 1): of the grams;
+    parent (E, A): rows of their Markov parents; no_parent (E, 1): whether that is the empty
+    gram."""
     if fill == "none":
         return kept_counts
     missing = ~passed
@@ -105,9 +106,12 @@ _CLEAR: Final = 3
 
 
 def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
-    """The tree with a first row (whole numbers) in which items below the threshold are alike, up to
-    rounding; where lengths are known, they share what the others leave of all items: each is
-    lowered by the same amount, none below 0."""
+    """The tree with a first row (whole numbers) in which items below the threshold are equal, up to
+    rounding.
+
+    If lengths are known, these items share what the others leave of the total: each is lowered
+    by the same amount, none below 0.
+    """
     counts = tree.noisy[0, :-1]
     threshold = float(tree.thresholds()[0, 0])
     others = np.flatnonzero(counts < threshold)
@@ -152,7 +156,7 @@ _ROUNDING: Final = 1e-6
 
 
 def released_grams(tree: Tree, adjusted: NDArray[np.float64]) -> Grams:
-    """All grams of the tree, without those that end a sequence, with counts of at least 1."""
+    """All grams of the tree except those that end a sequence, with counts of at least 1."""
     whole = np.floor(adjusted[:, :-1] + _ROUNDING).astype(np.int64)
     nodes, columns = np.nonzero(whole >= 1)
     items: Places = columns.astype(np.int32)
@@ -258,7 +262,7 @@ def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places,
 
 
 def _least_count(number: Callable[[int], int], room: int) -> int:
-    """The smallest count from 1 on at which at most `room` grams are made; number: by count."""
+    """The smallest count, from 1 on, for which at most `room` grams are made; number: by count."""
     low, high = 0, 1
     while number(high) > max(room, 0):
         low, high = high, 2 * high
@@ -352,10 +356,8 @@ def _proportional(
     copies_given: Ints,
     beat: Beat,
 ) -> bool:
-    """One pass over the grams of a length, all together; whether any was assigned.
-
-    A gram gets the part of what it wants that the scarcest gram in it can serve, of all demands.
-    """
+    """One pass over the grams of a length together; returns whether any was assigned. A gram
+    gets the part of its demand that its scarcest gram can serve, given all demands."""
     want = left[chosen]
     incidences = list(_incidences(grams, chosen, length, beat)) if _fits(chosen, length) else None
     start, demand = 0, np.zeros(left.size)
@@ -416,7 +418,7 @@ def _one_by_one(
 
 @dataclass(frozen=True)
 class Transcript:
-    """What may be published of the tree: figures of noisy counts and budgets alone.
+    """What may be published of the tree: figures of noisy counts and budgets only.
 
     nodes: expanded grams; draws: counts with noise; most_spent: the largest sum of budgets on a
     path; budgets: the distinct ones, falling.

@@ -126,11 +126,11 @@ def empty_threshold(
 def least_budget(
     epsilon: Fraction, n_max: int, budget: Budget, root_share: Fraction | None = None
 ) -> Fraction:
-    """No group of counts is measured with less. root_share: of single items, an equal part of the
-    levels unless given.
+    """The least budget with which any group of counts is measured. root_share: of single items, by
+    default an equal part of the levels.
 
-    What is left of a path is spread over at most the levels that are left, m, and a step that does
-    not take all leaves at least half: the least part is 2^(1 - m), since 2^(m - 1) >= m.
+    What is left of a path is spread over at most the m levels that are left, and a step that
+    does not take all leaves at least half: the least part is 2^(1 - m), since 2^(m - 1) >= m.
     """
     root = epsilon * (root_share or Fraction(1, n_max))
     if budget == "uniform" or n_max == 1:
@@ -165,8 +165,8 @@ class LengthRanges:
         return np.concatenate(parts).astype(np.int64)
 
     def l_max(self, items: int, epsilon: Fraction) -> int:
-        """How many items of a sequence count: at most the length that 95 % do not pass, and fewer
-        where their noise would be worse than what is cut off. 1 without any sequences."""
+        """How many items of a sequence count: at most the length that 95 % do not exceed, and
+        fewer if their noise would be worse than the loss by cutting. 1 without any sequences."""
         lengths = self.listed()
         if not lengths.size:
             return 1

@@ -94,8 +94,8 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """levels: of the tree so far; open: nodes of the last one that are asked next; pairs: of node
-    and group that are asked next, None where groups are; ended: a level kept nothing."""
+    """levels: of the tree so far; open: nodes of the last one that are asked next; pairs: of
+    node and group that are asked next, None if groups are; ended: a level kept nothing."""
 
     settings: Settings
     levels: tuple[Level, ...]
@@ -134,7 +134,7 @@ def planned(settings: Settings) -> int:
 
 
 def ask(state: State) -> Question | None:
-    """Groups, or items. Raises TreeTooLarge where too many are to be expected."""
+    """Ask for groups, or items. Raises TreeTooLarge if too many are to be expected."""
     if state.ended or len(state.levels) == state.settings.height:
         return None
     document, test = state.document, state.test
@@ -240,7 +240,7 @@ def isotonic(values: Floats) -> Floats:
 
 
 def consolidated(tree: Tree, beat: Beat = lambda: None) -> list[Floats]:
-    """Of each node the mean of its fitted values over all paths from a leaf through it."""
+    """For each node the mean of its fitted values over all paths from a leaf through it."""
     sums = [np.zeros(level.size) for level in tree.levels]
     paths = [np.zeros(level.size) for level in tree.levels]
     for depth, leaves in enumerate(tree.leaves(), start=1):
@@ -259,8 +259,10 @@ def consolidated(tree: Tree, beat: Beat = lambda: None) -> list[Floats]:
 
 
 def consistent(tree: Tree, values: list[Floats], stance: Stance) -> list[Floats]:
-    """Top down, from consolidated counts. `paper`: as printed, which can leave a child above its
-    parent and counts below 0."""
+    """Top down, from consolidated counts.
+
+    `paper`: as printed, which can leave a child above its parent and counts below 0.
+    """
     if not values:
         return []
     result = [values[0]]
@@ -271,7 +273,7 @@ def consistent(tree: Tree, values: list[Floats], stance: Stance) -> list[Floats]
 
 
 def shifted(values: Floats, parents: Indices, above: Floats) -> Floats:
-    """What the children of a parent have together beyond its count, taken from each alike."""
+    """The excess of the children of a parent over its count is subtracted from each equally."""
     sums = np.bincount(parents, values, above.size)
     children = np.maximum(np.bincount(parents, minlength=above.size), 1)
     result: Floats = values + np.minimum(0, (above - sums) / children)[parents]

@@ -58,7 +58,7 @@ class _Text:
     def longer(
         self, projection: NDArray[np.int32], least: float
     ) -> dict[int, tuple[int, NDArray[np.int32]]]:
-        """The same of each item behind a pattern, if its support is at least that."""
+        """The same for each item after a pattern, if its support is at least that."""
         begins = projection.astype(np.int64) + 1
         lengths = self.ends[projection] - begins
         ends = np.cumsum(lengths)
@@ -85,10 +85,11 @@ class _Text:
 def frequent(
     sequences: Sequences, weights: Ints | None, count: int, beat: Beat = lambda: None
 ) -> list[tuple[Pattern, int]]:
-    """The top patterns of two or more items, by falling support, then length and items.
+    """The top patterns of two or more items, by falling support, then length and items. weights
+    (n,): how often each sequence counts, None for once.
 
-    weights (n,): how often each sequence counts, None for once. Best first: a pattern comes after
-    its prefixes in this order. What is below `count` supports already seen is in none of it.
+    Best first: a pattern comes after its prefixes in this order. A pattern below `count`
+    supports already seen cannot be among them.
     """
     text = _Text.of(sequences, weights)
     queue: list[tuple[int, int, Pattern, NDArray[np.int32]]] = [
@@ -140,10 +141,10 @@ def workload(items: int, height: int, count: int, seed: int) -> list[list[Query]
 
 
 class Answers:
-    """How many sequences contain all items of a set, in whatever order.
+    """How many sequences contain all items of a set, in any order.
 
     weights (n,): how often each sequence counts, none of them empty then; None for once. Raises
-    ValueError where the bit matrix would be too large.
+    ValueError if the bit matrix would be too large.
     """
 
     def __init__(self, sequences: Sequences, weights: Ints | None, context: Context) -> None:

@@ -132,9 +132,9 @@ def count_test(
 
 @dataclass(frozen=True)
 class Settings:
-    """group_test: None where no groups are requested. The stance decides where draws are taken from
-    and how counts are made consistent; max_cells: counts that one question asks at most, after the
-    first level (None: all); draws: whole noises that a count holds."""
+    """group_test: None if no groups are requested. The stance determines the source of draws and
+    how counts are made consistent; max_cells: counts in one question at most, after the first
+    level (None: all); draws: whole noises in a count."""
 
     layout: Layout
     height: int
@@ -153,10 +153,8 @@ class Settings:
 
     @cached_property
     def false_nodes(self) -> tuple[float, ...]:
-        """Of each level how many nodes are expected in the tree of no sequences at all.
-
-        Every node of every path passes with the same chance.
-        """
+        """For each level the expected number of nodes in the tree of no sequences at all. Every
+        node of every path passes with the same probability."""
         layout, chance = self.layout, self.factor / self.layout.items
         return tuple(
             math.exp(min(math.log(layout.paths(level)) + level * math.log(chance), _MOST_LOG))
@@ -338,7 +336,8 @@ def _check_taxonomy(params: Parameters) -> None:
 
 
 def known_size(params: Parameters) -> int | None:
-    """How many items the tree has; None while only a reference is known. Raises BadUniverse."""
+    """How many items the tree has; None as long as only a reference is known. Raises
+    BadUniverse."""
     check_universe(params.universe)
     size = universe_size(params.universe)
     if size is None:
@@ -357,11 +356,8 @@ def known_size(params: Parameters) -> int | None:
 
 
 def known_layout(params: Parameters) -> Layout | None:
-    """Universe and groups; None while one of them is only referred to. With timestamps a group is
-    one of places in one interval.
-
-    Raises BadUniverse, BadTaxonomy.
-    """
+    """Universe and groups; None as long as one of them is only a reference. With timestamps a
+    group is one of places in one interval. Raises BadUniverse, BadTaxonomy."""
     items = known_size(params)
     if items is None:
         return None

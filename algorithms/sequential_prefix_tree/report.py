@@ -145,7 +145,7 @@ def _parts(params: Parameters) -> tuple[str, ...]:
 def _scales(
     params: Parameters, settings: Settings | None
 ) -> tuple[tuple[str, Fraction | None], ...]:
-    """The parts that are counted, and the scale of their noise where it is known."""
+    """The parts that are counted, and the scale of their noise, if known."""
     parts = _parts(params)
     if settings is None:
         return tuple((part, None) for part in parts)

@@ -267,10 +267,8 @@ _INCHES: Final = (5.4, 3.6)
 
 
 def plots_of(table: PairTable, rows: Ints) -> tuple[Plot, ...]:
-    """Pairs by place and time, and lengths of the paths.
-
-    rows: of the published records. The others have no pairs.
-    """
+    """Pairs by place and time, and lengths of the paths. rows: of the published records; the
+    other records have no pairs."""
     lengths = Plot.of("lengths", records=np.bincount(table.lengths[rows]))
     if not len(table.items):
         return (lengths,)
@@ -353,8 +351,8 @@ def evaluate(
     merged: int,
     beat: Callable[[], None],
 ) -> dict[str, Any]:
-    """The metrics; `least` is K', without which there are no frequent sequences; `merged`: points
-    that fell into a slot that was taken."""
+    """The metrics; `least` is K', without which there are no frequent sequences; `merged`:
+    points whose slot was already taken."""
     result: dict[str, Any] = {"merged_points": merged}
     if metrics.mfs and least is not None:
         had = maximal_frequent(before, least, beat)

@@ -37,8 +37,8 @@ class Violation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check found. `length`: the longest sequences that were checked; `smallest` group and
-    largest `confidence` are None where no sequence (no listed value) occurs."""
+    """The outcome of the check. `length`: the longest sequences that were checked; `smallest`
+    group and largest `confidence` are None if no sequence (no listed value) occurs."""
 
     length: int
     sequences: int

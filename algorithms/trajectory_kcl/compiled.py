@@ -145,10 +145,8 @@ def _apply(state, pair, chosen, tallies, mark_tallies, touched):  # type: ignore
 
 
 class CompiledKernel:
-    """Scores and operations on a state; its scratch space is its own.
-
-    The first of a process compiles; `beat` is called before each function, about a second.
-    """
+    """Scores and operations on a state, with scratch space of its own. The first one of a
+    process compiles; `beat` is called before each function, about every second."""
 
     def __init__(self, state: State, beat: Callable[[], None] = lambda: None) -> None:
         sequences, marks = state.mark_counts.shape

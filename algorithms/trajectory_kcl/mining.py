@@ -240,8 +240,8 @@ def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -
 
 
 def check_size(table: PairTable, model: Model) -> None:
-    """Refuse what cannot be enumerated, by the lengths of the paths alone. Raises
-    TooManySequences."""
+    """Refuse data whose sequences cannot be enumerated, by the lengths of the paths alone.
+    Raises TooManySequences."""
     lengths, paths = np.unique(table.lengths, return_counts=True)
     most = MOST_EMITTED
     estimate = sum(
@@ -327,7 +327,7 @@ class _Join:
         return int(self._partners(block).sum())
 
     def candidates(self, block: Occurrences) -> tuple[Ints, Ints, Ints]:
-        """The entries that are joined, left and right, and the keys of what they give."""
+        """The entries that are joined, left and right, and the keys of the results."""
         partners = self._partners(block)
         lefts = np.repeat(np.arange(len(partners)), partners)
         before = np.cumsum(partners) - partners
@@ -407,7 +407,7 @@ def _judged(
     model: Model,
     most: Ints,
 ) -> Level:
-    """The level of these candidates: those with a violating part are dropped (all parts, B1)."""
+    """The level of these candidates, without those that have a violating part (all parts, B1)."""
     if below:
         items = np.column_stack((below[-1].items[keys // table.pairs], keys % table.pairs))
         minimal = np.ones(len(keys), bool)
@@ -425,7 +425,7 @@ def _judged(
 
 
 def numbers_of(levels: Sequence[Level], items: NDArray[np.integer], pairs: int) -> Ints:
-    """The numbers of sequences (m, length) in their level; -1 where a level does not have them."""
+    """The numbers of sequences (m, length) in their level; -1 if the level does not have them."""
     number_of = np.zeros(len(items), np.int64)
     is_known = np.ones(len(items), bool)
     for level, last in zip(levels, items.T, strict=False):

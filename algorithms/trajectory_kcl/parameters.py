@@ -58,7 +58,8 @@ class BadGrid(Invalid):
 
 
 class TooManySequences(Invalid):
-    """Before they are enumerated: their number, or the memory that they would take."""
+    """Raised before sequences are enumerated: their number, or the memory for them, is too
+    large."""
 
     name = "too_many_sequences"
     title = "Too many sequences: choose a smaller L, a coarser grid, or split long paths"
@@ -89,7 +90,7 @@ class Model:
     length: int | None
 
     def most(self, records: int) -> Ints:
-        """For each group size 0..records, how many may have one listed value; exact."""
+        """For each group size 0..records, the largest number with one listed value; exact."""
         limit = self.confidence
         sizes: Ints = np.arange(records + 1, dtype=np.int64)
         if limit.denominator <= _PLAIN:
@@ -102,8 +103,8 @@ class Model:
         return path if self.length is None else min(self.length, path)
 
     def sequences(self, path: int, most: int) -> int:
-        """How many sequences of 1 to L pairs a path of this many pairs has; where that is more than
-        `most`, a number above it, found without counting on."""
+        """How many sequences of 1 to L pairs a path of this many pairs has; beyond `most`, some
+        number above it, without counting further."""
         total = term = 0
         for size in range(1, self.longest(path) + 1):
             term = path if size == 1 else term * (path - size + 1) // size
@@ -298,7 +299,7 @@ class PairTable:
 
 @dataclass(frozen=True)
 class Coded:
-    """A table, how many points fell into a slot that was taken, and values that never occur."""
+    """A table, how many points had a slot that was already taken, and values that never occur."""
 
     table: PairTable
     merged: int
@@ -307,11 +308,8 @@ class Coded:
 def code(
     data: Trajectories, sensitive_values: Sequence[tuple[str, str]], grid: Grid | None = None
 ) -> Coded:
-    """The pair ids of a dataset.
-
-    Raises MissingSensitive where a named attribute is absent, BadGrid where positions have no grid
-    (or names have cells).
-    """
+    """The pair ids of a dataset. Raises MissingSensitive if a named attribute is absent, BadGrid
+    if positions have no grid (or names have cells)."""
     marks = _marks(data, sensitive_values)
     class_marks, classes = _classes(marks)
     offsets, times, names, places = _points(data, grid)
@@ -347,8 +345,8 @@ def _marks(data: Trajectories, sensitive_values: Sequence[tuple[str, str]]) -> F
 
 
 def check_values(table: PairTable) -> None:
-    """Raises ValueUnknown where no record has a sensitive value: nothing would protect what was
-    meant."""
+    """Raise ValueUnknown if no record has a sensitive value: the intended records would not be
+    protected."""
     unseen = np.flatnonzero(~table.class_marks.any(axis=0))
     if table.records and unseen.size:
         reason = "no record has this value; values are compared as they are written"

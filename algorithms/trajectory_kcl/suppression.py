@@ -253,7 +253,7 @@ WORTH_COMPILING: Final = 300_000
 
 
 def best_kernel(state: State, beat: Callable[[], None] = lambda: None) -> Kernel:
-    """The compiled one for large tables where numba is installed: compiling takes seconds."""
+    """The compiled one for large tables if numba is installed: compiling takes seconds."""
     if len(state.entry_sequences) < WORTH_COMPILING or find_spec("numba") is None:
         return PlainKernel(state, beat)
     from algorithms.trajectory_kcl.compiled import CompiledKernel
@@ -390,7 +390,7 @@ class Operation:
 
 @dataclass(eq=False)
 class Greedy:
-    """One run on an incidence, which it changes. `beat` receives the progress, 0..1."""
+    """One run on an incidence, which it changes. `beat` is called with the progress, 0..1."""
 
     incidence: Incidence
     utility: Utility

@@ -71,10 +71,8 @@ Place = Callable[[str], Path | None]
 def write(
     file: BinaryIO, holder: Holder, manifest: Manifest, members: Iterable[tuple[str, Path]]
 ) -> int:
-    """Seal an archive of these members into `file`; returns how many it has.
-
-    A member that was deleted meanwhile is omitted. Raises OSError.
-    """
+    """Seal an archive of these members into `file`; returns how many it has. A member that was
+    deleted meanwhile is omitted. Raises OSError."""
     sealer = Sealer(file, holder)
     digests: dict[str, str] = {}
     with tarfile.open(fileobj=cast(IO[bytes], sealer), mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -212,8 +210,8 @@ class Places:
 
     @classmethod
     def of(cls, settings: ServiceSettings, database: Path | None) -> Places:
-        """By these settings. A secret that comes from the settings is not among the files: it is
-        stored where it comes from."""
+        """The files under these settings. A secret in the settings is not among them: it stays
+        where the settings have it."""
         home, files = settings.data_dir, {}
         if settings.operator_token is None:
             files["operator.token"] = home / "operator.token"
@@ -244,7 +242,7 @@ class Places:
 
 
 def rotated(home: Path) -> list[Path]:
-    """A coordinator's new storage key, while everything is being sealed with it."""
+    """A coordinator's new storage key, while a rotation to it is in progress."""
     return list(home.glob("storage.key.[0-9]*"))
 
 
@@ -262,7 +260,7 @@ class Drafts:
         _draft(places.data_dir / MARKER).touch(0o600)
 
     def place(self, member: str) -> Path:
-        """The path for a member of the archive. Raises BackupRefused for one that has none."""
+        """The path for a member of the archive. Raises BackupRefused for a member without one."""
         if member == DATABASE:
             return self.database
         top, name, *inside = PurePosixPath(member).parts
@@ -417,8 +415,8 @@ async def idle_postgres(url: str) -> bool:
 
 
 async def put_back_postgres(url: str, dump: Path, stamp: str, *, replace: bool) -> str | None:
-    """pg_restore in one transaction. What was there is kept in a schema of its own, whose name is
-    given back; it returns to its place if anything fails."""
+    """pg_restore in one transaction. The earlier content is moved to a schema of its own, whose
+    name is returned; it is moved back if anything fails."""
     aside = f"{_ASIDE}{stamp.lower()}"
     if replace:
         await _execute(url, f"ALTER SCHEMA public RENAME TO {aside}", "CREATE SCHEMA public")

@@ -210,7 +210,7 @@ def _verified(settings: ServiceSettings, path: Path, holder: Holder) -> tuple[Ma
 
 @dataclass(frozen=True)
 class Newer:
-    """The identity that followed the one of a backup: its pair, and the chain that leads to it."""
+    """The identity that followed the one in a backup: its pair, and the chain that leads to it."""
 
     pair: HybridIdentity
     chain: IdentityChain

@@ -75,8 +75,8 @@ def _attend(log: Path) -> None:
 
 
 def rotate(log: Path, most_bytes: int = LOG_BYTES) -> None:
-    """Begin a new file once this one is large: for all that writes to standard output and error,
-    what the interpreter says at its end too, which no handler of a logger has."""
+    """Begin a new file once this one is large: for everything that writes to standard output and
+    error, including the interpreter at its end, which no handler of a logger sees."""
     if os.fstat(2).st_size < most_bytes:
         return
     for number in range(LOGS_KEPT - 1, 0, -1):

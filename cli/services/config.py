@@ -84,10 +84,8 @@ class Authority:
         days: int,
         starts: datetime | None = None,
     ) -> tuple[bytes, bytes]:
-        """PEM of a certificate and of its key, for a service at these names and addresses.
-
-        It may be shown to callers and to those who are called.
-        """
+        """PEM of a certificate and of its key, for a service at these names and addresses. It
+        can identify a server and a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
         issuer = self.certificate.subject
@@ -110,8 +108,8 @@ class Authority:
 
 
 def prepare(directory: Path, hosts: Sequence[Sequence[str]], days: int) -> list[Path]:
-    """An authority in `directory` (kept if there), and for each service, known by its first name,
-    `<name>.pem` and `<name>.key`; the certificates' paths."""
+    """An authority in `directory` (an existing one is kept), and for each service, identified by
+    its first name, `<name>.pem` and `<name>.key`; the certificates' paths."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (directory / "authority.key").exists():
         authority = Authority.load(directory)
@@ -173,7 +171,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """In one step, so that who reads it meanwhile sees the old file or the new one."""
+    """Write in one step, so that a reader sees the old file or the new one."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
@@ -236,7 +234,7 @@ def write(root: Path) -> list[Path]:
 
 
 def mosquitto_hash(password: str) -> str:
-    """A password as a password file of Mosquitto 2 has it: PBKDF2 with SHA-512."""
+    """A password in the form of a password file of Mosquitto 2: PBKDF2 with SHA-512."""
     salt = secrets.token_bytes(12)
     key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
     return f"$7${ITERATIONS}${_base64(salt)}${_base64(key)}"
@@ -247,7 +245,7 @@ def _base64(raw: bytes) -> str:
 
 
 def _word() -> str:
-    """256 random bits in base64url without padding: fit for a token, a password or a key."""
+    """256 random bits in base64url without padding: for a token, a password or a key."""
     return secrets.token_urlsafe(32)
 
 

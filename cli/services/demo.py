@@ -82,8 +82,8 @@ class Act:
 
 
 def distributed(aggregators: int, meters: int, epsilon: str = FIRST_EPSILON) -> Act:
-    """The round that is shown alone, for this many aggregators and meters. With 1,000 its error is
-    some 2 % of the total."""
+    """The round that is shown by itself, for this many aggregators and meters. With 1,000 its
+    error is about 2 % of the total."""
     return Act(
         "distributed: the aggregators' noise shares add up; one honest one is enough",
         {

@@ -197,8 +197,8 @@ _NOT_ITS_OWN: Final = frozenset({"TACIT_DATA_DIR", "TACIT_HOST", "TACIT_PORT"})
 
 
 def settings_of(service: ServiceAddress) -> dict[str, str]:
-    """What the operator set for one service, in lines `TACIT_NAME=value` of a file in its
-    directory; nothing without one. Raises ValueError, which names the line and not its value."""
+    """An operator's settings for one service, in lines `TACIT_NAME=value` of a file in its
+    directory; empty without a file. Raises ValueError, which names the line and not its value."""
     path = Path(service.directory) / SETTINGS
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -276,7 +276,7 @@ class Running:
         self._start([service])
 
     def _start(self, services: Sequence[ServiceAddress]) -> None:
-        """Start processes of services, forked from one where the system lets this process adopt
+        """Start processes of services, forked from one if the system lets this process adopt
         them. Raises RuntimeError if they cannot be forked."""
         if len(services) > 1 and not _adopt(True):
             for service in services:
@@ -381,7 +381,7 @@ class Running:
             self._pipe = None
 
     def wait(self) -> str:
-        """Block until a service ends; returns which one, how, and where its log is."""
+        """Block until a service ends; returns which one, how, and the path of its log."""
         while True:
             for service in self.deployment.services:
                 process = self.processes.get(service.id)
@@ -477,7 +477,7 @@ def trusted(url: str) -> ssl.SSLContext | bool:
 
 
 def pair(deployment: Deployment) -> None:
-    """Pair the coordinator with its aggregators, again where its token was revoked; idempotent."""
+    """Pair the coordinator with its aggregators, again if its token was revoked; idempotent."""
     with deployment.coordinator.client() as coordinator:
         identity = coordinator.get("/.well-known/tacit-coordinator")
         approved = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}

@@ -110,10 +110,8 @@ class Sealer(StreamSealer):
 
 
 class Opener(StreamOpener):
-    """The plain bytes of a sealed file, from its beginning to its end.
-
-    Raises BackupRefused where the holder is another one, or anything was altered.
-    """
+    """The plain bytes of a sealed file, from its beginning to its end. Raises BackupRefused if
+    it was sealed for another holder, or if anything was altered."""
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
         key = _bound(*_unwrapped(file, holder))

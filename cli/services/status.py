@@ -28,7 +28,7 @@ def status(target: Target) -> Answer:
 
 
 def services_of(target: Target) -> tuple[ServiceAddress, ...]:
-    """Those of the deployment, the coordinator first; with --url that one alone."""
+    """The services of the deployment, the coordinator first; with --url only that one."""
     if target.url is None:
         return target.deployment().services
     return (ServiceAddress("coordinator", "coordinator", target.url, ""),)

@@ -59,7 +59,7 @@ def support_bundle(
 
 
 def _of_service(target: Target, service: ServiceAddress) -> dict[str, bytes]:
-    """What it answers, and the end of its log where that is a file of `tacit up`."""
+    """What it answers, and the end of its log if that is a file of `tacit up`."""
 
     def support() -> Mapping[str, Any]:
         with target.coordinator() if target.url is not None else service.client() as client:

@@ -98,10 +98,8 @@ def alone_in(home: Path) -> Iterator[None]:
 
 
 def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
-    """The deployment of a data directory; a new one if there is none.
-
-    Raises ValueError for another port than it has, and for ports in use.
-    """
+    """The deployment of a data directory; a new one if there is none. Raises ValueError for a
+    port other than it has, and for ports in use."""
     if not (home / FILE).exists():
         deployment = Deployment.plan(home, aggregators, port)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,8 +118,8 @@ def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
 def service_settings(*, exact_from: int | None = None) -> dict[str, dict[str, str]]:
     """Settings of the services of an embedded deployment, by kind.
 
-    Its curators send at once: there is nobody on loopback from whom a random moment would hide
-    anything, and a trial should not wait.
+    Its curators send immediately: on loopback a random moment would hide nothing from anyone,
+    and a trial should not wait.
     """
     settings = {
         "coordinator": {"TACIT_POLL_S": "0.05", "TACIT_CONSOLE": str(_pages_can_be_made()).lower()},

@@ -33,7 +33,7 @@ class NoIdentityDocument(NotFound):
 
 
 class IdentityAnswer(WireModel):
-    """The identity of now. `fingerprint`: of its document, in hex, as people compare it;
+    """The current identity. `fingerprint`: of its document, in hex, as people compare it;
     `key_fingerprint`: of its Ed25519 key, which pairings and join tokens name."""
 
     serial: int
@@ -50,8 +50,8 @@ class ConfirmationRequest(WireModel):
 
 class SuccessorRequest(WireModel):
     """The next pair, with its private halves, and the public halves of the pair after it.
-    `compromised`: the old identity is refused at once, and its rounds abort; else it is accepted
-    for `overlap_s` seconds more."""
+    `compromised`: the old identity is refused immediately, and its rounds abort; otherwise it is
+    accepted for `overlap_s` seconds more."""
 
     secret: Annotated[Binary, Field(min_length=SECRET_BYTES, max_length=SECRET_BYTES, repr=False)]
     following: HybridPublicKey
@@ -69,8 +69,8 @@ class SuccessorRequest(WireModel):
 
 
 class RevocationRequest(WireModel):
-    """The next pair, with its private halves: the identity ends without a successor, at once.
-    `compromised`: what it signed before may be a thief's."""
+    """The next pair, with its private halves: the identity ends immediately, without a
+    successor. `compromised`: a thief may have signed earlier statements."""
 
     secret: Annotated[Binary, Field(min_length=SECRET_BYTES, max_length=SECRET_BYTES, repr=False)]
     compromised: bool = False
@@ -106,7 +106,7 @@ async def shown(identities: OwnIdentities) -> IdentityChain:
 async def commit(
     identities: OwnIdentities, role: Role, name: str, following: HybridPublicKey
 ) -> IdentityAnswer:
-    """Commit to the next pair; the same again changes nothing. Raises NextKeyCommitted."""
+    """Commit to the next pair; a repetition changes nothing. Raises NextKeyCommitted."""
     async with identities.database.begin() as transaction:
         signed = await commit_next(transaction, identities.table, role, name, following)
     await identities.load()

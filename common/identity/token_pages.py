@@ -45,8 +45,8 @@ class NotTyped(Invalid):
 
 @dataclass(frozen=True)
 class Offered:
-    """Which tokens are made on pages: `scopes`; `of_one`: those among them that belong to one
-    curator, which the form then asks for."""
+    """Which tokens can be made on pages: `scopes`; `of_one`: those among them that belong to one
+    curator, for which the form then asks."""
 
     scopes: frozenset[Scope]
     of_one: frozenset[Scope] = frozenset()

@@ -43,7 +43,7 @@ class UnknownToken(NotFound):
 
 
 class NewToken(WireModel):
-    """A token to make. `subject`: the id of the one it belongs to; `valid_s`: seconds."""
+    """A token to make. `subject`: the id of its owner; `valid_s`: seconds."""
 
     scope: Scope
     subject: Identifier | None = None
@@ -55,9 +55,9 @@ class NewToken(WireModel):
 class IssuedTokens:
     """The API tokens of a service.
 
-    `database` is called while the app runs. `check` raises an `Invalid` or `NotFound` for a token
-    that this service does not issue. `revoked` is called after a revocation, so that caches other
-    than the authenticator's drop the token too.
+    `database` is called while the app runs. `check` raises an `Invalid` or `NotFound` for a
+    token that this service does not issue. `revoked` is called after a revocation, so that
+    caches other than the authenticator's drop the token as well.
     """
 
     table: Table

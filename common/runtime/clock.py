@@ -104,6 +104,6 @@ def uuid7(clock: Clock | None = None) -> UUID:
 
 def first_uuid7(instant: datetime) -> str:
     """A text that sorts before every UUID of version 7 made from this millisecond on, and after
-    those made before."""
+    all earlier ones."""
     digits = f"{max(0, epoch_microseconds(instant) // 1000):012x}"
     return f"{digits[:8]}-{digits[8:]}"

@@ -69,7 +69,7 @@ class CallerLeft(Unavailable):
 
 @dataclass
 class Asker:
-    """Who asked for what this task computes: `gone` returns when the client has left."""
+    """The client whose request this task computes: `gone` returns when it has disconnected."""
 
     gone: Callable[[], Awaitable[None]]
     caller: str | None = None
@@ -132,7 +132,7 @@ class _Call:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> bytes:
-        """The pickled answer. Raises TooMuchArithmetic where the process reached its limit."""
+        """The pickled answer. Raises TooMuchArithmetic if the process reached its limit."""
         while True:
             reused = self._take()
             assert self.child is not None
@@ -170,7 +170,8 @@ class _Call:
 
 
 class Apart:
-    """A few processes; made at the first question, ended when they have been idle for a while."""
+    """A few processes, started at the first question and ended when they have been idle for a
+    while."""
 
     def __init__(self, processes: int = PROCESSES, seconds: float = SECONDS) -> None:
         """`seconds`: of processor time for one computation."""
@@ -185,10 +186,10 @@ class Apart:
             self._idle.pop().end()
 
     async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """What `work` returns, or what it raises.
+        """The result of `work`, or its exception.
 
-        Raises TooMuchArithmetic beyond the limits, StillComputing where too many requests of the
-        caller wait, CallerLeft when the client leaves, which ends the computation.
+        Raises TooMuchArithmetic beyond the limits, StillComputing if too many requests of the
+        caller wait, CallerLeft when the client disconnects, which ends the computation.
         """
         asker = ASKER.get()
         question = pickle.dumps((self._seconds, work, arguments))
@@ -228,7 +229,7 @@ class Apart:
 
 
 async def _while_there(asker: Asker, work: Awaitable[Result]) -> Result:
-    """What `work` returns; it is cancelled, and CallerLeft raised, if the client leaves."""
+    """The result of `work`; it is cancelled, and CallerLeft raised, if the client disconnects."""
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(asker.gone())
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -45,7 +45,8 @@ def denied(key: str) -> bool:
 
 
 def redact(value: Any) -> Any:
-    """A copy in which every denied key of every mapping holds `REDACTED`, and bytes their size."""
+    """A copy in which every denied key of every mapping has the value `REDACTED`, and bytes are
+    replaced by their size."""
     if isinstance(value, Mapping):
         return {
             key: REDACTED if isinstance(key, str) and denied(key) else redact(item)
@@ -61,8 +62,8 @@ def redact(value: Any) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """The type of an exception, the place that raised it, and the code of a database's error: all
-    that may be logged of it."""
+    """What may be logged of an exception: its type, the place that raised it, and the code of a
+    database's error."""
     kind = type(error)
     described = {"error": f"{kind.__module__}.{kind.__qualname__}"}
     cause = getattr(error, "orig", None)  # SQLAlchemy's name for the driver's own exception
@@ -125,7 +126,7 @@ def configure_logging(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Set up structlog and the standard library's root logger; the last call holds."""
+    """Set up structlog and the standard library's root logger; the last call applies."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -19,10 +19,10 @@ _CORE_FILTER: Final = Path("/proc/self/coredump_filter")
 
 
 def leave_no_core() -> None:
-    """A crash writes no memory anywhere: it holds keys, readings, shares.
+    """Let no crash write memory anywhere: it contains keys, readings, shares.
 
-    The limit stops a file; the filter (Linux) empties what a handler would be given by a pipe,
-    for which the limit does not count.
+    The limit prevents a file; the filter (Linux) empties what a handler would receive by a pipe,
+    to which the limit does not apply.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
@@ -30,10 +30,10 @@ def leave_no_core() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the system end this process, by SIGTERM, when the thread that started it ends, however
-    that happens; `parent`: the process that started it. Linux; elsewhere nothing happens.
+    """Let the system end this process, by SIGTERM, when the thread that started it ends for any
+    reason; `parent`: the process that started it. Linux only; elsewhere it does nothing.
 
-    A service ends in order on SIGTERM. Nothing is done in the parent, which may be killed.
+    A service ends in order on SIGTERM. The parent, which may be killed, does nothing.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -72,17 +72,19 @@ def _trim() -> object:
 
 
 def give_back() -> None:
-    """Return free memory, where the C library can (glibc); elsewhere nothing happens."""
+    """Return free memory to the system, if the C library can (glibc)."""
     trim = _trim()
     if callable(trim):
         trim(0)
 
 
 def return_large_blocks(kept_bytes: int) -> None:
-    """From now on blocks above 2.5 megabytes go back to the system when they are freed (glibc): a
-    peak of large bodies is not held for later ones. Blocks of a segment, two megabytes, are used
-    again, as fresh pages cost several times what is written on them: `kept_bytes` at most stay free
-    at the end of each of two heaps."""
+    """From now on blocks above 2.5 megabytes return to the system when they are freed (glibc), so
+    that a peak of large bodies is not kept.
+
+    Blocks of a segment, two megabytes, are reused, as fresh pages cost several times as much as
+    writing them: at most `kept_bytes` stay free at the end of each of two heaps.
+    """
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if callable(option):
         option(_M_MMAP_THRESHOLD, 5 << 19)
@@ -94,7 +96,7 @@ def return_large_blocks(kept_bytes: int) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory of mode 0700 with its parents; one that exists is left as it is."""
+    """Make a directory of mode 0700 with its parents; an existing one is not changed."""
     missing = [part for part in (path, *path.parents) if not part.exists()]
     for part in reversed(missing):
         part.mkdir(mode=0o700, exist_ok=True)
@@ -104,6 +106,6 @@ def make_private_directory(path: Path) -> None:
 
 
 def extra_needed(what_for: str, extra: str) -> str:
-    """The error where an extra of `pyproject.toml` is not installed. Nothing of ours is on the
-    public package index: it is installed from a clone."""
+    """The error if an extra of `pyproject.toml` is not installed. None of our packages is on the
+    public package index: they are installed from a clone."""
     return f"{what_for} needs the extra `{extra}`: pip install '.[{extra}]' in the clone of Tacit"

@@ -108,7 +108,7 @@ class SecretFiles(PydanticBaseSettingsSource):
     """Reads `<PREFIX><NAME>_FILE` for every field that is a secret."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The content of the file named by the environment, without its last line break."""
+        """The content of the file that the environment names, without its last line break."""
         if not _is_secret(field):
             return None, field_name, False
         variable = f"{self.config.get('env_prefix', '')}{field_name}".upper()
@@ -207,8 +207,8 @@ class ServiceSettings(LimitSettings, TlsSettings):
 
     @property
     def confirmed_keys(self) -> tuple[bytes, ...] | None:
-        """Fingerprints of identities that are confirmed beforehand: none; None where nobody has to
-        confirm a change."""
+        """Fingerprints of identities that are confirmed in advance; None if no change needs
+        confirmation."""
         return () if self.confirm_key_changes else None
 
     @property
@@ -218,7 +218,8 @@ class ServiceSettings(LimitSettings, TlsSettings):
 
     @property
     def path_prefix(self) -> str:
-        """The path under which a proxy serves this service and which it removes; mostly none."""
+        """The path under which a proxy serves this service and which the proxy removes; usually
+        empty."""
         return urlsplit(self.public_url or "").path.rstrip("/")
 
     def database(self) -> str:
@@ -295,7 +296,7 @@ class ConsoleSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _signs_in_safely(self) -> ConsoleSettings:
-        """Refuse a provider that is asked in the clear, or that nobody could sign in by."""
+        """Refuse a provider without TLS, and one with which nobody could sign in."""
         issuer = self.oidc_issuer
         if issuer is None:
             return self

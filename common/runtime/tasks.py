@@ -56,7 +56,7 @@ class Pauses:
             return
 
     async def attend(self, work: Coroutine[Any, Any, Answer]) -> Answer | None:
-        """The result of some waiting; None, and the wait is cancelled, once notified."""
+        """The result of an awaitable; None, and it is cancelled, once notified."""
         working = asyncio.ensure_future(work)
         waking = asyncio.ensure_future(self._event.wait())
         try:
@@ -71,11 +71,10 @@ class Pauses:
 class Repeating(ABC):
     """A background task that repeats `look`; a failed pass is logged and does not end the task.
 
-    Logs `<name>_failed`. It pauses for `pause_s` between two passes, for `retry_s` (the same unless
-    given) after a failed one, and for `first_s` before the first; `wake` ends a pause.
-
-    `version` changes with each commit to what `look` reads. A pass that found nothing to wait for
-    but a commit is not repeated until there was one, `wake` was called, or after `REST_S`.
+    Logs `<name>_failed`. It pauses for `pause_s` between two passes, for `retry_s` (default: the
+    same) after a failed one, and for `first_s` before the first; `wake` ends a pause. `version`
+    changes with each commit to what `look` reads. After a pass that can only wait for a commit,
+    the next one follows when there was one, when `wake` was called, or after `REST_S`.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Repeating(ABC):
 
 
 async def finish(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for tasks that were asked to end; cancel those that still wait for a response."""
+    """Wait for tasks that were told to end; cancel those that still wait for a response."""
     pending = set(tasks)
     if pending:
         _, late = await asyncio.wait(pending, timeout=GRACE_S)
@@ -190,9 +189,11 @@ class Notice:
     def shared(
         self, key: Hashable, look: Callable[[], Awaitable[Found]]
     ) -> Callable[[], Awaitable[Found]]:
-        """A look to repeat in one poll. The first is made for this poll alone, as its caller may
-        know of a change not notified yet; later ones are shared by all polls with this key until
-        the next change."""
+        """A look to repeat in one poll.
+
+        The first is made for this poll alone, as its caller may know of a change that was not
+        notified yet; later ones are shared by all polls with this key until the next change.
+        """
         first = True
 
         async def looked() -> Found:
@@ -218,11 +219,11 @@ class Notice:
         key: Hashable = None,
         gather_s: float = 0.0,
     ) -> Found:
-        """What a look finds, once it need not wait any longer or the time is over.
+        """The result of a look, once it need not wait any longer or the time is over.
 
-        `look` returns (what it finds, whether to continue waiting), and is repeated when what `key`
-        names changed, after `every_s` at the latest; `gather_s` later, so that one look finds many
-        changes.
+        `look` returns (result, whether to continue waiting). It is repeated when what `key`
+        names has changed, after `every_s` at the latest; `gather_s` later, so that one look sees
+        many changes.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -237,7 +238,7 @@ class Notice:
                 await asyncio.sleep(gather_s)
 
     async def wait(self, ticket: asyncio.Event, seconds: float) -> None:
-        """Wait until something changed since the ticket was taken, or the time is over."""
+        """Wait until something has changed since the ticket was taken, or the time is over."""
         try:
             async with asyncio.timeout(seconds):
                 await ticket.wait()

@@ -115,11 +115,11 @@ class Tracer(Protocol):
     """Makes spans."""
 
     def request(self, headers: Mapping[str, str]) -> AbstractContextManager[Span]:
-        """The span of a request, within the sender's trace, if the headers name one."""
+        """The span of a request, within the sender's trace if the headers name one."""
         ...
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """The span of something that a service does by itself. `name` is one of a few words."""
+        """The span of an activity that a service starts itself. `name` is one of a few words."""
         ...
 
     def carry(self, headers: MutableMapping[str, str]) -> None:

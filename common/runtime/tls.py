@@ -86,8 +86,8 @@ class TlsSettings(BaseSettings):
 
 
 def public_trust(authority: Path | None) -> ssl.SSLContext:
-    """TLS with services that are no part of the deployment: the system's authorities are trusted,
-    and the deployment's own."""
+    """TLS with services outside the deployment: trusts the system's authorities and the
+    deployment's own."""
     context = _verifying(None)
     if authority is not None:
         context.load_verify_locations(authority)
@@ -95,14 +95,14 @@ def public_trust(authority: Path | None) -> ssl.SSLContext:
 
 
 def use_groups(context: ssl.SSLContext, groups: str) -> None:
-    """Agree on keys in these groups alone. Raises ssl.SSLError for a name that is none."""
+    """Agree on keys in these groups only. Raises ssl.SSLError for an unknown name."""
     getattr(context, _SET_GROUPS)(groups)
 
 
 def post_quantum() -> Literal["offered", "no"]:
-    """Whether the TLS library begins with X25519MLKEM768 by itself: OpenSSL does from 3.5 on.
+    """Whether the TLS library prefers X25519MLKEM768 by default, as OpenSSL does from 3.5 on.
 
-    Which group a connection then agreed on Python cannot say. Spec: keys, section 2.8.
+    Python cannot report which group a connection then agreed on. Spec: keys, section 2.8.
     """
     return "offered" if ssl.OPENSSL_VERSION_INFO >= (3, 5) else "no"
 
@@ -110,7 +110,7 @@ def post_quantum() -> Literal["offered", "no"]:
 def trust(
     authority: Path | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """TLS that trusts `authority` alone (the system's without one), and presents a certificate."""
+    """TLS that trusts `authority` only (default: the system's), and presents a certificate."""
     if authority is None and certificate is None:
         return _system_trust()
     context = _verifying(authority)
@@ -131,7 +131,8 @@ def _verifying(authority: Path | None) -> ssl.SSLContext:
 
 
 def environment_trust() -> ssl.SSLContext | bool:
-    """The same from the environment alone, for the command line and the workers of jobs."""
+    """The same, configured by the environment only, for the command line and the workers of
+    jobs."""
     settings = TlsSettings()
     values = (settings.tls_authority, settings.tls_certificate, settings.tls_groups)
     if all(value is None for value in values):
@@ -166,7 +167,8 @@ async def renew(
 ) -> None:
     """Reload the files whenever they change, without end; open connections keep the old pair.
 
-    A pair that cannot be read or does not match leaves the old one in use, and is tried again.
+    If a pair cannot be read or does not match, the old one stays in use, and loading is tried
+    again.
     """
     seen_change = _changed(certificate, key)
     while True:
@@ -185,7 +187,7 @@ async def renew(
 
 
 def _changed(*paths: Path) -> tuple[tuple[int, int], ...]:
-    """Inode and time of files; a pair whose second half is not there yet differs again later."""
+    """Inode and time of files; a pair whose second half is missing differs again later."""
     stamps = []
     for path in paths:
         with suppress(OSError):

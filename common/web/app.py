@@ -59,8 +59,8 @@ class NotReady(Unavailable):
 
 
 class StartFailed(RuntimeError):
-    """The service could not start. The server prints the whole chain of an exception, and the
-    words of any other may hold what must stay private."""
+    """The service could not start. The server prints the whole chain of an exception, so this
+    one replaces any other, whose text could contain something private."""
 
 
 def build_app(
@@ -165,13 +165,13 @@ def _backed_up(marker: Path) -> float:
 
 
 def add_readiness(app: FastAPI, name: str, check: ReadinessCheck, *, vital: bool = True) -> None:
-    """Let `/readyz` ask `check`; a check of the same name is replaced. Without one that is not
-    `vital` the service is ready: what it says is shown."""
+    """Add `check` to `/readyz`; it replaces a check of the same name. A failed check that is not
+    `vital` is shown, but the service is ready."""
     app.state.readiness[name] = (check, vital)
 
 
 def _telemetry_off() -> dict[str, Any]:
-    """FastAPI's argument against its own telemetry, in the versions that have one."""
+    """FastAPI's argument that disables its own telemetry, in the versions that have one."""
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters:
         return {"telemetry": dict(_TELEMETRY)}
     return {}

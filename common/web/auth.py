@@ -114,8 +114,8 @@ class Authenticator:
         return Principal(record.id, scopes | implied, record.subject)
 
     async def stand_for(self, label: str, role: Scope | None, lifetime: timedelta) -> str | None:
-        """The hash of the token that stands for a person, known by `label`, for `lifetime` from
-        now. A token of another role is revoked; without a role there is none."""
+        """The hash of the token of a person who signed in, identified by `label`, for `lifetime`
+        from now. A token of another role is revoked; without a role the person has none."""
         async with self._database.begin() as transaction:
             await exclusive(transaction, "tokens of people")
             token_hash = await keep_person(
@@ -154,7 +154,7 @@ class Authenticator:
 
 
 def install_authenticator(app: FastAPI, authenticator: Authenticator) -> None:
-    """Let `authenticate` and `require` of this app ask `authenticator`; call it in the lifespan."""
+    """Let `authenticate` and `require` of this app use `authenticator`; call it in the lifespan."""
     app.state.authenticator = authenticator
 
 
@@ -168,7 +168,7 @@ async def authenticate(request: Request) -> Principal:
 
 
 class _Bearer(HTTPBearer):
-    """A dependency, and in the API's document the scheme of tokens: one call for both."""
+    """A dependency, and in the API's document the scheme of tokens: one object for both."""
 
     def __init__(self, scopes: tuple[Scope, ...]) -> None:
         said = "`Authorization: Bearer tct_...`"
@@ -183,7 +183,8 @@ class _Bearer(HTTPBearer):
 
 
 def require(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:
-    """A dependency that gives the principal if it holds any of `scopes` (any token without)."""
+    """A dependency that returns the principal if it has any of `scopes` (without scopes: any
+    token)."""
     return _Bearer(scopes)
 
 
@@ -192,8 +193,8 @@ async def ensure_operator_token(
 ) -> Path | None:
     """Ensure that a new service has an operator token; the path of its file if there is one.
 
-    A token in the settings is stored, and one that was there before is revoked. Without one, and
-    with no valid operator token in the store, one is made and written to
+    A token in the settings is stored, and an earlier one is revoked. Without one in the
+    settings, and with no valid operator token in the store, one is made and written to
     `<data_dir>/operator.token` with mode 0600. Several replicas may call this at the same time.
     """
     path = settings.data_dir / "operator.token"

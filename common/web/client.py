@@ -41,7 +41,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class NoAnswer(Exception):
-    """A request got no answer, or one that is refused; the cause has the library's reason."""
+    """A request was not answered, or the answer is refused; the cause has the library's reason."""
 
 
 class TimedOut(NoAnswer):
@@ -54,7 +54,7 @@ class BadAddress(NoAnswer):
 
 @dataclass(frozen=True, slots=True)
 class ServiceRequest:
-    """One request. `timeout_s`: for the answer to begin, and for each further part of either."""
+    """One request. `timeout_s`: until the answer begins, and until each further part of either."""
 
     method: str
     url: str
@@ -94,7 +94,7 @@ class Transport(Protocol):
 class TcpTransport:
     """The transport over TCP: at most `max_connections` at the same time, further requests wait.
 
-    `verify`: trust of TLS, the system's if True. Made while an event loop runs.
+    `verify`: trust of TLS, the system's if True. Create it while an event loop runs.
     """
 
     def __init__(self, verify: ssl.SSLContext | bool = True, max_connections: int = 4) -> None:
@@ -136,7 +136,7 @@ class TcpTransport:
     async def _exchange(
         self, request: ServiceRequest, patience: asyncio.Timeout
     ) -> ServiceResponse:
-        """`patience` begins again with each part that is sent or received of a body: an answer
+        """`patience` begins again with each part of a body that is sent or received: an answer
         whose body does not begin, or whose head is followed by others without end, is given up."""
         now, read_to_end = asyncio.get_running_loop().time, True
 
@@ -185,8 +185,8 @@ def _is_packed(encoding: str) -> bool:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Reuses a kept connection only if nothing came on it since the last answer: what a service
-    sends unasked would be taken for the next answer, and an end would lose the request."""
+    """Reuses a kept connection only if nothing has arrived on it since the last answer:
+    unsolicited bytes would be taken for the next answer, and an end would lose the request."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -242,7 +242,7 @@ class ServiceClient:
         *,
         wait_s: float = 0.0,
     ) -> ServiceResponse:
-        """The answer to one request; `wait_s`: how much later than usual it may come. Raises
+        """The answer to one request; `wait_s`: how much later than usual it may arrive. Raises
         NoAnswer."""
         return await self._transport.send(
             ServiceRequest(
@@ -291,8 +291,8 @@ async def with_retries(
     """Call until there is an answer other than 429 or 503, or attempts or time run out.
 
     `call` makes one request each time. The last answer is returned whatever it is (see
-    `raise_for_problem`); if the last attempt got none, its `NoAnswer` is raised. No pause is begun
-    that would end after `deadline_s`.
+    `raise_for_problem`); if the last attempt got none, its `NoAnswer` is raised. A pause that
+    would end after `deadline_s` is not begun.
     """
     if attempts < 1:
         raise ValueError("at least one attempt is needed")
@@ -330,7 +330,7 @@ def retry_after(response: ServiceResponse) -> float:
 
 
 def distrusted(error: BaseException) -> str | None:
-    """Why the other side's certificate was refused; None if something else went wrong."""
+    """Why the other side's certificate was refused; None if the failure has another reason."""
     cause: BaseException | None = error
     while cause is not None:
         if not isinstance(cause, aiohttp.ClientError):  # it wraps one of those below

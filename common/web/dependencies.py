@@ -23,7 +23,7 @@ def provide(app: FastAPI, *parts: object) -> None:
 
 
 def part_of(app: FastAPI, kind: type[Part]) -> Part:
-    """The one part of this type, or of a type derived from it, of an app that has started.
+    """The one part of this type, or of a derived type, of an app that has started.
 
     Raises LookupError unless there is exactly one.
     """

@@ -62,8 +62,8 @@ class EnrolmentRefused(Invalid):
 
 @dataclass(frozen=True)
 class GrantRow:
-    """A stored grant; `used`: when a party enrolled with it; `replaces`: it is for a party on the
-    roster, which gets another identity."""
+    """A stored grant; `used`: when a party enrolled with it; `replaces`: it gives a party on the
+    roster another identity."""
 
     party: str
     kind: PartyKind
@@ -105,7 +105,7 @@ async def issue_grant(
 async def find_grant(
     transaction: Transaction, table: Table, secret_hash: str, now: datetime
 ) -> GrantRow:
-    """The grant of a secret, used or not. Raises JoinTokenUnknown, and for one that has expired
+    """The grant of a secret, used or not. Raises JoinTokenUnknown; for an expired one
     JoinTokenUsed or JoinTokenExpired."""
     result = await transaction.execute(select(table).where(table.c.secret_hash == secret_hash))
     row = result.first()
@@ -120,8 +120,8 @@ async def find_grant(
 
 @dataclass(frozen=True)
 class OpenGrant:
-    """A grant that may still be used; `id`: the beginning of its secret's hash, which opens
-    nothing."""
+    """A grant that can still be used; `id`: the beginning of its secret's hash, which gives no
+    access."""
 
     id: str
     party: str
@@ -142,7 +142,7 @@ _SHOWN_AT_MOST: Final = 1000
 async def open_grants(
     transaction: Transaction, table: Table, now: datetime
 ) -> tuple[OpenGrant, ...]:
-    """The grants that are neither used nor expired, at most a thousand, those first that expire
+    """The grants that are neither used nor expired, at most a thousand, the first to expire
     first."""
     chosen = (
         select(table)
@@ -163,7 +163,7 @@ async def open_grants(
 
 
 async def withdraw_grant(transaction: Transaction, table: Table, grant_id: str) -> None:
-    """Forget a grant that is not used: a party that presents it is refused. Raises UnknownGrant."""
+    """Delete a grant that is not used: a party that presents it is refused. Raises UnknownGrant."""
     done = await transaction.execute(
         delete(table).where(
             func.substr(table.c.secret_hash, 1, _ID_CHARACTERS) == grant_id, table.c.used.is_(None)
@@ -196,7 +196,7 @@ def check_proof(signed: Signed[Enrolment]) -> None:
 
 
 def check_allowed(granted: GrantRow, request: Enrolment) -> None:
-    """Raise EnrolmentRefused unless the grant is for this party and as many curators."""
+    """Raise EnrolmentRefused unless the grant is for this party and this many curators."""
     ids = request.curators
     if granted.party != request.party or granted.kind is not request.kind:
         raise EnrolmentRefused("the join token is bound to another party", pointer="/party")
@@ -219,9 +219,8 @@ async def largest_body(
     open_to_all: int,
     most: int,
 ) -> int:
-    """How many bytes of an enrolment are read: few, unless a grant that is named (by the hash of
-    its secret) allows many curators. A used one may be repeated. Raises as `find_grant`.
-    """
+    """How many bytes of an enrolment are read: few, unless a named grant (by the hash of its
+    secret) allows many curators. A used one can be repeated. Raises as `find_grant`."""
     if named is None:
         return open_to_all
     async with database.reading() as transaction:

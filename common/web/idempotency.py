@@ -149,9 +149,8 @@ def form_key(holder: str, path: str, key: str, content: bytes) -> RequestKey:
 async def recall(
     transaction: Transaction, table: Table, key: RequestKey | None
 ) -> StoredAnswer | None:
-    """The answer given before; nothing if this is the first time, and then this transaction is
-    the only one that holds the key until it ends.
-    """
+    """The earlier answer; None the first time, and then only this transaction has the key until
+    it ends."""
     if key is None:
         return None
     if transaction.dialect.name == "postgresql":
@@ -176,7 +175,7 @@ async def remember(
     answer: StoredAnswer,
     now: datetime,
 ) -> None:
-    """Store the answer of a key, in the transaction that made what it describes."""
+    """Store the answer of a key, in the transaction that made what the answer describes."""
     if key is None:
         return
     values = {

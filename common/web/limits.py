@@ -178,10 +178,8 @@ async def read_within(request: Request, model: type[M], limit: int, detail: str)
 
 
 async def body_within(request: Request, limit: int, detail: str) -> bytes:
-    """The body, if it ends before the limit and arrives in time.
-
-    Raises BodyTooLarge with `detail`, and MalformedBody.
-    """
+    """The body, if it ends before the limit and arrives in time. Raises BodyTooLarge with
+    `detail`, and MalformedBody."""
     too_large = BodyTooLarge(detail, extra={"max_body_bytes": limit})
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
@@ -200,12 +198,12 @@ async def body_within(request: Request, limit: int, detail: str) -> bytes:
 
 
 class BodyLimit:
-    """Counts the bytes of a body, declared and received, and the time that was waited for them.
+    """Limits the bytes of a body, declared and received, and the time spent waiting for them.
 
-    `exceptions` gives other limits to paths that start with a prefix; the longest prefix holds.
-    A body may keep the service waiting for `grace_s` seconds, and one second more for every
-    `least_bytes_per_s` bytes that came. Time in which the service reads nothing does not count,
-    nor does the wait for a client to go away after its body (as long polls do).
+    `exceptions` gives other limits to paths that start with a prefix; the longest prefix
+    applies. A body may keep the service waiting for `grace_s` seconds, and one second more for
+    every `least_bytes_per_s` bytes received. Time in which the service does not read does not
+    count, nor does the wait for a client to disconnect after its body (as long polls do).
     """
 
     def __init__(

@@ -47,7 +47,7 @@ _logger = get_logger("tacit.access")
 
 
 class ResponseAborted(Exception):
-    """A response broke off after its first bytes; the reason is in the log, by type and place."""
+    """A response ended after its first bytes; the reason is in the log, by type and place."""
 
 
 class Access:
@@ -115,7 +115,7 @@ class Access:
             raise ResponseAborted
 
     def _prefixed(self, name: bytes, text: bytes) -> bytes:
-        """A header's address of this service, as others reach it through the proxy."""
+        """An address of this service in a header, as clients reach it through the proxy."""
         if name.lower() == b"location" and text.startswith(b"/"):
             return self._prefix + text
         if name.lower() == b"link" and text.startswith(b"</"):
@@ -140,7 +140,7 @@ class Access:
 
 
 def _one_line(send: Send) -> Send:
-    """A failed start is reported by the last line of its traceback: the words of StartFailed."""
+    """A failed start is reported by the last line of its traceback: the text of StartFailed."""
 
     async def brief(message: Message) -> None:
         if message["type"] == "lifespan.startup.failed":
@@ -152,7 +152,7 @@ def _one_line(send: Send) -> Send:
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the client has left; for a request whose body has been read."""
+    """Wait until the client has disconnected; for a request whose body has been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -168,7 +168,7 @@ def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 
 def route_template(scope: Scope) -> str:
-    """The template of the route that took the request (`/v1/rounds/{round_id}`)."""
+    """The template of the route that matched the request (`/v1/rounds/{round_id}`)."""
     inner = scope.get("fastapi")
     context: Any = inner.get("effective_route_context") if isinstance(inner, dict) else None
     for holder in (context, scope.get("route")):
@@ -195,12 +195,12 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 def add_direct(app: FastAPI, routes: Mapping[str, Answer]) -> None:
-    """Answer POSTs to these paths (templates) directly. The router knows the routes, too."""
+    """Answer POSTs to these paths (templates) without the router, which also knows the routes."""
     app.router.routes[:0] = answer_directly(app, routes)
 
 
 def answer_directly(app: FastAPI, routes: Mapping[str, Answer]) -> list[Route]:
-    """The same for paths whose POSTs the router answers likewise, and describes."""
+    """The same for paths whose POSTs the router can also answer, and describes."""
     answered_directly = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
     app.user_middleware.append(Middleware(Direct, routes=answered_directly))
     return answered_directly

@@ -50,9 +50,9 @@ def takes_octets() -> dict[str, Any]:
 
 
 def gives(model: Any, *statuses: int, also: Sequence[str] = ()) -> dict[str, Any]:
-    """The arguments of a route that document its answer in JSON: `model`, with these statuses (200
-    unless given). `also`: other media types that a caller may ask for. The route writes the answer
-    itself."""
+    """The arguments of a route that document its answer in JSON: `model`, with these statuses
+    (default: 200). `also`: other media types that a caller can request. The route writes the
+    answer itself."""
     return gives_each(dict.fromkeys(statuses or (200,), model), also)
 
 
@@ -74,8 +74,8 @@ def gives_octets(*forms: str) -> dict[str, Any]:
 
 
 def body(content: dict[str, Any], also: str = "", required: bool = True) -> dict[str, Any]:
-    """The `openapi_extra` of a route whose body is this. `also`: other forms that are taken, in
-    words: a body of two forms makes generators of clients write code that does not run."""
+    """The `openapi_extra` of a route with this body. `also`: other accepted forms, in words: for
+    a body of two forms generators of clients write code that does not run."""
     described_in_words = {"description": also} if also else {}
     return {"requestBody": {"required": required, **described_in_words, "content": content}}
 
@@ -123,8 +123,8 @@ def add_routes(app: FastAPI, *routers: APIRouter) -> None:
 
 
 class ServiceApp(FastAPI):
-    """FastAPI whose document has these parts, too. `plain_paths`: the routes that FastAPI does not
-    know, as path items of the document."""
+    """FastAPI whose document also has these parts. `plain_paths`: the routes that FastAPI does
+    not know, as path items of the document."""
 
     plain_paths: dict[str, dict[str, Any]]
 
@@ -156,8 +156,8 @@ _TEXTS: Final = {"date-time": "2025-11-03T18:00:00Z", "date": "2025-11-03"}
 
 
 def example(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
-    """A short value of a JSON Schema whose references are names of `schemas`: every field, and one
-    item of a list. No schema refers to itself but for values of any form."""
+    """A short value of a JSON Schema whose references are names of `schemas`: every field, and
+    one item of a list. No schema refers to itself except for values of any form."""
     if "$ref" in schema:
         return example(schemas[schema["$ref"].removeprefix(REFERENCE)], schemas)
     for name in ("const", "default"):
@@ -192,8 +192,8 @@ def example(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
 
 
 def references(part: object) -> Iterator[str]:
-    """The names of the schemas that a part of a document refers to. An example may be a schema of
-    its own."""
+    """The names of the schemas to which a part of a document refers. An example can be a schema
+    of its own."""
     if isinstance(part, dict):
         name = part.get("$ref")
         if isinstance(name, str):

@@ -115,8 +115,8 @@ def page_response(
     *,
     total: int | None = None,
 ) -> Response:
-    """A page of items under `name`; behind a full page the address of the next one, after the
-    `key` of the last item. `total`: how many there are on all pages, where that is stated."""
+    """A page of items under `name`; a full page has the address of the next one, after the `key`
+    of the last item. `total`: how many there are on all pages, if stated."""
     headers = next_link(request, items[-1][key]) if len(items) == limit else None
     counted = {} if total is None else {"total": total}
     return JSONResponse({name: items, **counted}, headers=headers)

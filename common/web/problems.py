@@ -144,7 +144,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 class ProblemReceived(Exception):
     """Another service answered with an error; `problem` is its document, or made from the status.
 
-    The text of the exception names the status and the problem only.
+    The text of the exception has only the status and the problem's name.
     """
 
     def __init__(
@@ -278,8 +278,8 @@ def _domain_response(error: DomainError, instance: str | None) -> Response:
 
 
 def _rate_limit(error: DomainError, after_s: int) -> dict[str, str]:
-    """The fields of draft-ietf-httpapi-ratelimit-headers for a quota that is used up: an error
-    carries it as the figures `quota` and, unless it counts requests, `quota_unit`."""
+    """The fields of draft-ietf-httpapi-ratelimit-headers for an exhausted quota: an error has it
+    as the figures `quota` and, unless it counts requests, `quota_unit`."""
     quota = error.extra.get("quota")
     if not isinstance(quota, int):
         return {}

@@ -71,7 +71,7 @@ class Register:
         return type("RegisteredConnection", (Connection,), {"register": self})
 
     def admit(self, connection: Connection, now: float) -> bool:
-        """Add a connection; at the limit, the longest waiting one is closed or this one refused."""
+        """Add a connection; at the limit, close the longest waiting one or refuse this one."""
         if len(self.open) >= self.max_connections:
             oldest = next(iter(self.waiting), None)
             if oldest is None:
@@ -252,8 +252,8 @@ GARBAGE: Final = 20_000
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with frozen start-up objects, limits of idle connections, and a certificate
-    that may be renewed. It is woken to end, where uvicorn looks ten times a second."""
+    """uvicorn's server with frozen start-up objects, limits of idle connections, and a renewable
+    certificate. It ends when notified, while uvicorn checks ten times a second."""
 
     def __init__(
         self, config: uvicorn.Config, connections: Register, groups: str | None = None
@@ -266,7 +266,7 @@ class Server(uvicorn.Server):
 
     @property
     def should_exit(self) -> bool:
-        """Whether the server ends, or has ended. A signal and any thread may set it."""
+        """Whether the server is ending, or has ended. A signal and any thread can set it."""
         return self._ending
 
     @should_exit.setter
@@ -343,7 +343,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
 
 
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
-    """Configure logging and run `app` until a signal; open requests get `GRACE_S` to finish."""
+    """Configure logging and run `app` until a signal; open requests have `GRACE_S` to finish."""
     leave_no_core()
     return_large_blocks(settings.kept_bytes)
     allow_open_files(settings.max_connections + RESERVE)
@@ -352,7 +352,8 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
 
 
 def main(kind: type[S], create_app: Callable[[S], FastAPI]) -> None:
-    """A service with settings from the environment; one line and exit code 2 where they are bad."""
+    """A service with settings from the environment; one line and exit code 2 if they are
+    invalid."""
     try:
         settings = kind()
     except ValidationError as error:

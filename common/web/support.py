@@ -68,7 +68,7 @@ async def get_support(
 
 
 def shown(settings: ServiceSettings) -> dict[str, Any]:
-    """Each setting; of a secret, and of a text that may be private, only whether it is set."""
+    """Each setting; for a secret, and for a text that may be private, only whether it is set."""
     return {name: _shown(name, getattr(settings, name)) for name in type(settings).model_fields}
 
 

@@ -91,7 +91,7 @@ async def read_body(request: Request, model: type[M]) -> M:
 async def read_ndjson(
     request: Request, model: type[M], *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> AsyncIterator[Line[M]]:
-    """The lines of a newline-delimited body as they arrive; a bad line spoils no other."""
+    """The lines of a newline-delimited body as they arrive; a bad line does not affect others."""
     if content_type(request) not in _NDJSON_TYPES:
         raise UnsupportedForm(extra={"supported": sorted(_NDJSON_TYPES)})
     number, rest = 0, b""
@@ -130,7 +130,7 @@ def json_response(
 
 
 def preferred(request: Request) -> str:
-    """`application/cbor` if the request accepts it and likes JSON less, else JSON."""
+    """`application/cbor` if the request accepts it and does not prefer JSON, else JSON."""
     weights = {JSON: 0.0, CBOR: 0.0}
     for part in request.headers.get("accept", JSON).split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -151,8 +151,8 @@ def etag_response(
     headers: Mapping[str, str] | None = None,
     tag_of: bytes | None = None,
 ) -> Response:
-    """`body` with an ETag, or 304 without it when the client has it already. `tag_of`: what the tag
-    is of, where the body also tells what changes with time alone."""
+    """`body` with an ETag, or 304 without it if the client has it already. `tag_of`: from what
+    the tag is made, if the body also changes with time alone."""
     tag = f'"{hashlib.sha256(body if tag_of is None else tag_of).hexdigest()[:32]}"'
     fields = {"ETag": tag, "Cache-Control": "private, no-cache", **dict(headers or {})}
     known_tags = request.headers.get("if-none-match")

@@ -80,8 +80,8 @@ def runbook(kind: ConditionKind) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that needs an operator. `subject`: what has it; with the kind it tells conditions
-    apart. `sentence` may end in a time, `at`. `path`: the page that shows it."""
+    """Something that needs an operator. `subject`: what it concerns, which with the kind
+    identifies the condition. `sentence` can end in a time, `at`. `path`: the page that shows it."""
 
     kind: ConditionKind
     subject: str
@@ -140,7 +140,8 @@ class Conditions:
         self._certificates_looked: datetime | None = None
 
     async def present(self, outlook: BudgetOutlook | None = None) -> list[Condition]:
-        """All of them, the most urgent first; with an `outlook` of now, if the caller has one."""
+        """All current conditions, the most urgent first; uses the caller's current `outlook`, if
+        given."""
         now = self._clock.now()
         async with self._looking:
             slow = await self._look(now, outlook)
@@ -274,7 +275,8 @@ class Conditions:
         ]
 
     def _backup_old(self, now: datetime, made_at: datetime | None) -> list[Condition]:
-        """Too long without a backup; before the first one, since the deployment was made."""
+        """Too long since the last backup; before the first backup, since the deployment was
+        made."""
         days = self._settings.backup_warning_days
         try:
             marker = (self._settings.data_dir / LAST_BACKUP).stat()
@@ -288,7 +290,7 @@ class Conditions:
 
 
 def away(attendance: Attendance) -> list[Condition]:
-    """Aggregators that do not answer: no round with them can be opened, or end."""
+    """Aggregators that do not answer: no round with them can be opened or finished."""
     return [
         Condition(
             ConditionKind.AGGREGATOR_AWAY,
@@ -323,7 +325,8 @@ def stated(limit: Limit) -> str:
 
 
 def tokens_end(count: int) -> list[Condition]:
-    """API tokens of people and programs; those of parties and services renew themselves."""
+    """API tokens of people and programs that expire; parties and services renew theirs
+    automatically."""
     if not count:
         return []
     tokens_in_words = "1 token" if count == 1 else f"{count} tokens"
@@ -334,8 +337,8 @@ def tokens_end(count: int) -> list[Condition]:
 def participation_falls(
     counts: Iterable[Participation],
 ) -> list[tuple[Participation, float]]:
-    """The newest sum of each query that has fewer curators than `SHARE` of the mean of the three
-    days before at the same hour, with that mean. `counts`: releases, the oldest first."""
+    """The newest sum of each query that has fewer curators than `SHARE` of the mean at the same
+    hour of the three days before, with that mean. `counts`: releases, the oldest first."""
     by_query: dict[str, list[Participation]] = {}
     for item in counts:
         by_query.setdefault(item.query_id, []).append(item)
@@ -363,7 +366,8 @@ def _fall(newest: Participation, usual: float, name: str) -> Condition:
 
 
 async def late_schedules(transaction: Transaction, before: datetime) -> list[tuple[str, str]]:
-    """Id and name of the scheduled queries that have no round for a period that ended by then."""
+    """Id and name of the scheduled queries that have no round for a period that had ended by
+    then."""
     late = []
     for row in await query_store.scheduled(transaction):
         assert row.query.schedule is not None
@@ -375,8 +379,7 @@ async def late_schedules(transaction: Transaction, before: datetime) -> list[tup
 
 
 async def certificate_end(url: str, trust: ssl.SSLContext) -> datetime | None:
-    """When the certificate that is shown at an address ends; None where nothing shows a valid
-    one."""
+    """When the certificate that is shown at an address expires; None if no valid one is shown."""
     host, port = urlsplit(url).hostname, urlsplit(url).port or 443
     try:
         async with asyncio.timeout(_CONNECT_S):

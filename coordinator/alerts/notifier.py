@@ -72,7 +72,7 @@ class Notifier(Repeating):
         await self._deliver()
 
     async def test(self) -> list[DeliveryRow]:
-        """Send a message to every outlet, once, and record what became of it. Raises NoOutlet."""
+        """Send a message to every outlet, once, and record the outcome. Raises NoOutlet."""
         if not self._outlets:
             raise NoOutlet
         now = self._clock.now()
@@ -124,7 +124,7 @@ class Notifier(Repeating):
             await store.drop_before(transaction, now - KEPT)
 
     async def _deliver(self) -> None:
-        """Every message that is due, in order; those behind one that fails wait with it."""
+        """Deliver every message that is due, in order; those behind one that fails wait with it."""
         now = self._clock.now()
         for outlet in self._outlets:
             async with self._database.reading() as transaction:
@@ -166,4 +166,4 @@ def _next(made_at: datetime, attempts: int, now: datetime) -> datetime | None:
 
 
 async def _nothing() -> None:
-    """There is nothing to begin or end: each pass of the task asks whether this process leads."""
+    """There is nothing to begin or end: each pass of the task checks whether this process leads."""

@@ -166,7 +166,8 @@ class Mail:
 
 
 def outlets_of(settings: CoordinatorSettings) -> tuple[Outlet, ...]:
-    """Those that settings name. They trust the system's authorities and the deployment's own."""
+    """The outlets in the settings. They trust the system's certificate authorities and the
+    deployment's own."""
     if settings.notify_webhook_url is None and settings.notify_smtp_url is None:
         return ()
     trust = public_trust(settings.tls_authority)

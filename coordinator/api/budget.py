@@ -68,7 +68,7 @@ router = api_router()
 
 
 class LimitsBody(WireModel):
-    """The limits that hold from now on, in place of those before; an empty list lifts them."""
+    """The limits from now on, in place of all earlier ones; an empty list removes them."""
 
     limits: tuple[Limit, ...]
 
@@ -81,7 +81,7 @@ async def overview_of(
     delta: str | None = None,
 ) -> Budget:
     """What the sources claim, the verified figures of what was released, and the limits; names
-    of curators and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
+    of curators and disclosures for operators only. Raises UnknownQuery, Invalid with the field."""
     at = _delta(delta)
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
@@ -105,8 +105,8 @@ async def overview_of(
 async def verification_of(
     services: CoordinatorServices, seq: int | None = None, head: str | None = None
 ) -> LedgerVerification:
-    """Verify every row: whether each follows from the one before, and `seq` still has the hash
-    `head` that was kept."""
+    """Verify every row: whether each follows from the one before, and whether `seq` still has
+    the hash `head` that the caller kept."""
     async with services.database.reading() as transaction:
         rows, newest = await store.head(transaction)
         break_found = await services.ledger.verify(transaction)
@@ -131,7 +131,7 @@ async def change_limits(
     body: LimitsBody,
     row: CuratorRow | None,
 ) -> None:
-    """Write the limits of the deployment, or (`row`) of one curator. Raises UnknownCurator."""
+    """Store the limits of the deployment, or (`row`) of one curator. Raises UnknownCurator."""
     await exclusive(transaction, LOCK)
     state = await ledger.current(transaction)
     if row is not None and state.roster.status(row.number) is Status.UNKNOWN:
@@ -144,7 +144,7 @@ async def change_limits(
 
 
 async def _named(transaction: Transaction, released: Released) -> Released:
-    """With the names of the curators that spent most, in place of their numbers."""
+    """With the names of the curators that spent most, instead of their numbers."""
     worst = [row.worst for row in (*released.record, *released.curator) if row.worst is not None]
     names = await store.curator_names(transaction, [int(item.curator or 0) for item in worst])
 

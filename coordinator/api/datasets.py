@@ -57,9 +57,9 @@ class HandIn:
         key_of: KeyOf,
         read: Callable[[Fields], Fields] = as_it_is,
     ) -> tuple[StoredAnswer, bool]:
-        """Keep the content of a request, once for a key; the answer, and whether it was
-        stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks
-        raise."""
+        """Store the content of a request, once for each idempotency key; the answer, and whether
+        it was stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the
+        checks raise."""
         if not self.settings.stored_datasets:
             raise DatasetsRefused
         datasets, is_kept = self.datasets, False

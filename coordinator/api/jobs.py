@@ -65,10 +65,8 @@ router = api_router()
 async def submit(
     services: CoordinatorServices, body: JobRequest, key: RequestKey | None
 ) -> tuple[StoredAnswer, bool]:
-    """Check, reserve and queue a job, once for a key; the answer, and whether it was stored before.
-
-    Raises what the checks raise, before anything is stored.
-    """
+    """Check, reserve and queue a job, once for each idempotency key; the answer, and whether it
+    was stored before. Raises what the checks raise, before anything is stored."""
     database, jobs, now = services.database, services.jobs, services.clock.now()
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
@@ -87,7 +85,7 @@ async def submit(
 
 
 async def cancel(services: CoordinatorServices, job_id: str) -> JobRow:
-    """End a job, or ask it to end; the job as it is then. Raises UnknownJob, JobOver."""
+    """End a job, or request its end; the job as it is then. Raises UnknownJob, JobOver."""
     database, jobs, now = services.database, services.jobs, services.clock.now()
     row = await results.find(database, job_id, operator=True)
     if row.state is JobState.CANCELLED:
@@ -294,7 +292,7 @@ async def cancel_job(job_id: str, services: Services, _: Operator) -> Job:
 async def _events(
     database: Database, clock: Clock, jobs: Jobs, job_id: str
 ) -> AsyncIterator[bytes]:
-    """The job at each change; a comment from time to time keeps the connection open."""
+    """The job at each change; a comment at intervals keeps the connection open."""
     last, silent, entries = None, 0, 0
     while True:
         ticket = jobs.changes.ticket()

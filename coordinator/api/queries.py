@@ -32,8 +32,8 @@ router = api_router()
 
 
 async def create(services: CoordinatorServices, query: Query, key: RequestKey | None) -> Asked:
-    """Make a query, or return the one of the same content. Raises what `queries.check_query`
-    raises."""
+    """Create a query, or return the existing one with the same content. Raises what
+    `queries.check_query` raises."""
     database = services.database
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
@@ -70,7 +70,7 @@ async def stop(services: CoordinatorServices, query_id: str) -> bytes:
 
 
 def shown(row: QueryRow, rounds_of_query: RoundsOfQuery) -> bytes:
-    """A query as JSON; its content and preview are put in as they were stored."""
+    """A query as JSON; its content and preview are inserted as stored."""
     head = encode(
         {
             "id": row.id,

@@ -61,8 +61,8 @@ class Asked:
 async def open_requested(
     services: CoordinatorServices, request: OpenRequest, key: RequestKey | None
 ) -> Asked:
-    """Open a round of a query; with the key of a request before, its answer again. Raises what
-    `opening.prepare` and `opening.add` raise."""
+    """Open a round of a query; a repeated idempotency key gets the same answer again. Raises
+    what `opening.prepare` and `opening.add` raise."""
     conduct, database = services.conduct, services.database
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
@@ -97,7 +97,7 @@ async def close(services: CoordinatorServices, round_id: str) -> None:
 
 
 async def abort(services: CoordinatorServices, round_id: str) -> None:
-    """Request that a round ends without a sum: its conductor does that. Raises RoundClosed."""
+    """Request the end of a round without a sum; its conductor ends it. Raises RoundClosed."""
     async with services.database.begin() as transaction:
         row = await context.find(transaction, round_id)
         if row.state is RoundState.RELEASED:

@@ -68,7 +68,8 @@ def prices_of(queries: Sequence[tuple[Query, Sequence[str]]]) -> list[Price]:
 
 
 def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Price:
-    """What a job that is debited once costs each member, with its first round; query: of one."""
+    """What a job that is debited once costs each member, with its first round; query: of one
+    round."""
     costs = job_costs(query, epsilon, operators)
     return Price.of({key: scaled(cost) for key, cost in costs.items()})
 
@@ -78,8 +79,8 @@ PAID: Final = Price.of({(unit, scenario): NOTHING for unit in UNITS for scenario
 
 
 def as_debited(report: PrivacyReport, query: Query, charge: RoundCharge) -> PrivacyReport:
-    """The report of a round with what its own debit was: a job's one debit is made with its first
-    round, and pays for the others."""
+    """The report of a round with its own debit: a job is debited once, with its first round,
+    which pays for the others."""
     if charge.price.text == price_of(query, charge.operators).text:
         return report
     assumed = charge.price.cost(query.privacy_unit, Scenario.ASSUMED)
@@ -110,7 +111,7 @@ def planned(state: LedgerState, descriptor: RoundDescriptor, price: Price) -> Pl
 
 
 def members(state: LedgerState, descriptor: RoundDescriptor) -> Bits:
-    """The curators that may participate: those of U on the descriptor's roster, of its group."""
+    """The curators that can participate: those of U on the descriptor's roster and in its group."""
     active = state.roster.members()
     active[descriptor.roster_size :] = False
     invited = descriptor.invited()
@@ -142,7 +143,8 @@ def debit(state: LedgerState, descriptor: RoundDescriptor, plan: Planned) -> Dra
 
 
 def released(round_id: str, size: int, member_sets: Iterable[bytes]) -> Draft:
-    """The event of a release: it charges the curators in any of these bitmaps, the aggregators'."""
+    """The event of a release: it charges the curators in any of these bitmaps, one from each
+    aggregator."""
     union = np.zeros(sets.byte_length(size), np.uint8)
     for members in member_sets:
         union |= np.frombuffer(members, np.uint8)
@@ -156,7 +158,7 @@ def released(round_id: str, size: int, member_sets: Iterable[bytes]) -> Draft:
 def aborted(
     descriptor: RoundDescriptor, statements: Sequence[Signed[AbortStatement]], reason: str
 ) -> Draft:
-    """The event of an abort: it charges all that were debited; a credit only where it is proved."""
+    """The event of an abort: it charges all that were debited; a credit needs proof."""
     return Draft(
         Kind.ROUND_ABORTED,
         SYSTEM,
@@ -169,8 +171,8 @@ def aborted(
 
 
 def _refused(exceeded: Sequence[Shortage], spending: Spending) -> BudgetExceeded:
-    """With the shortages it comes from. An operator's preview names the curators; an error never
-    does."""
+    """The refusal with the shortages that cause it. An operator's preview names the curators; an
+    error never does."""
     first = exceeded[0].limit
     limits = [{**item.figures(), "windows": _windows(item, spending)} for item in exceeded]
     detail = f"a limit on the unit {first.unit.value} ({first.scenario}) would be passed"
@@ -207,13 +209,14 @@ NAMED_DIFFERENCES = 100
 
 
 class Acknowledgement(WireModel):
-    """Which of its curators a party debited: a bitmap in the order of its run of numbers."""
+    """Which of its curators a party debited: a bitmap in the order of its numbers."""
 
     members: Annotated[Binary, Field(max_length=1_250_000)]
 
 
 class CarriedAcknowledgement(Acknowledgement):
-    """One party's for one round among several in one request: with its own token."""
+    """One party's acknowledgement of one round, among several in one request: with its own
+    token."""
 
     round: RoundId
     token: Annotated[str, Field(max_length=512)]

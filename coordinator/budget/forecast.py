@@ -27,8 +27,8 @@ from tacit.query.terms import PrivacyUnit
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An instant in microseconds since 1970; what the worst curator had spent then, of a limit with
-    periods in the instant's own period; and how many rounds that was of."""
+    """An instant in microseconds since 1970; what the worst curator had spent by then (under a
+    limit with periods: within the instant's period); and in how many rounds."""
 
     at: int
     worst: Figure
@@ -42,10 +42,8 @@ def history(
     times: Sequence[int],
     period: int | None = None,
 ) -> list[Point]:
-    """A point for each of these instants, which rise. `period`: microseconds, unit curator only.
-
-    Raises ValueError for a period of unit record.
-    """
+    """A point for each of these ascending instants. `period`: microseconds, unit curator only.
+    Raises ValueError for a period of unit record."""
     if unit is PrivacyUnit.RECORD and period is not None:
         raise ValueError("the unit record has no periods")
     with spending.lock:
@@ -56,7 +54,8 @@ def history(
 
 
 def period_start(at: int, period: int | None) -> int:
-    """Where the period of an instant begins; periods count from 1970. Without periods: never."""
+    """The start of the period of an instant; periods count from 1970. Without periods there is
+    none."""
     return np.iinfo(np.int64).min if period is None else at // period * period
 
 
@@ -79,8 +78,8 @@ def _curators(
 
 
 def _records(spending: Spending, scenario: Scenario, times: Sequence[int]) -> Iterator[Point]:
-    """Rounds whose windows cover an instant add up there. Only instants that a new round covers can
-    have become worse."""
+    """Costs of rounds whose windows cover an instant add up there. Only instants that a new
+    round covers can become worse."""
     made_at, starts, ends = (spending.rounds.column(name) for name in ("made", "start", "end"))
     figure_of_rounds: dict[bytes, Figure] = {}
     worst, counted_until = ZERO, np.iinfo(np.int64).min
@@ -128,8 +127,8 @@ POINTS: Final = 61
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """A schedule's rounds from now on: when the first opens, and every how long one does, in
-    microseconds. `window`: of every round, where the query fixes it; else each round has the period
+    """A schedule's future rounds: when the first opens, and the time between two, in
+    microseconds. `window`: of every round, if the query fixes it; else each round has the period
     before its opening."""
 
     price: Price
@@ -140,8 +139,8 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would make the limit last to the end: of each schedule only every `every`-th round
-    (None: nothing would); or each round at most this share of its price (rounded down)."""
+    """What would make the limit last: only every `every`-th round of each schedule (None:
+    nothing would); or for each round at most this share of its price (rounded down)."""
 
     every: int | None
     share: Fraction
@@ -149,8 +148,8 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the worst curator will have spent by an instant, of a limit with periods in that period;
-    `rounds`: how many will have opened from now on."""
+    """What the worst curator will have spent by an instant (under a limit with periods: within
+    that period); `rounds`: how many will have opened from now on."""
 
     at: int
     spent: Figure
@@ -160,7 +159,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One limit. `spent`: now; `exhausted`: when the first round is refused, None if none is;
-    `ends`: the last instant examined, or of a limit with periods the first after this period."""
+    `ends`: the last instant examined; for a limit with periods the start of the next one."""
 
     limit: Limit
     spent: Figure
@@ -269,7 +268,7 @@ class _Meeting(ABC):
 
 
 class _Curators(_Meeting):
-    """Unit curator: everything adds up, within a period where the limit has them."""
+    """Unit curator: all costs add up, within a period if the limit has periods."""
 
     def __init__(self, limit: Limit, spending: Spending, rounds: _Rounds, now: int) -> None:
         self._limit, self._rounds = limit, rounds
@@ -330,8 +329,8 @@ class _Records(_Meeting):
         self._costs = tuple(costs.T)
 
     def _sums(self, count: int, instants: Ints | None = None) -> Spent:
-        """What instants cost with the first rounds. Without instants: of all that these rounds
-        cover and where it can be most."""
+        """What instants cost with the first rounds. By default the instants that these rounds
+        cover and at which the sum can be largest."""
         rounds = self._rounds
         coming = rounds.starts[:count], rounds.ends[:count]
         starts, ends = (np.concatenate(pair) for pair in zip(self._before, coming, strict=True))
@@ -387,8 +386,8 @@ def _within(amounts: Ints, groups: Ints) -> Ints:
 
 
 def _share(limit: Limit, spent: Spent, planned: Spent) -> Fraction:
-    """How much of what is planned fits in addition to what is spent, in every place (n,) of
-    the two; in millionths, rounded down."""
+    """The share of the planned amounts that fits in addition to the spent ones, in every place
+    (n,); in millionths, rounded down."""
 
     def fits(share: int) -> bool:
         parts = zip(spent.parts, planned.parts, strict=True)
@@ -403,7 +402,7 @@ def _share(limit: Limit, spent: Spent, planned: Spent) -> Fraction:
 
 
 def _part(amounts: Ints, share: int) -> Ints:
-    """This share, in millionths, of each amount, rounded up, without passing 64 bits."""
+    """This share, in millionths, of each amount, rounded up, without exceeding 64 bits."""
     whole_micro, rest = np.divmod(amounts, MICRO)
     part: Ints = whole_micro * share - (-rest * share) // MICRO
     return part

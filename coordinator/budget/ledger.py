@@ -85,8 +85,8 @@ log = get_logger("tacit.ledger")
 
 
 class Ledger:
-    """The ledger of one process. `identity`: that of now, which signs its checkpoints; None once
-    it is revoked."""
+    """The ledger of one process. `identity`: the current one, which signs its checkpoints; None
+    once it is revoked."""
 
     def __init__(
         self, database: Database, clock: Clock, identity: Callable[[], Identity | None]
@@ -101,8 +101,8 @@ class Ledger:
         self.broken: Break | None = None
 
     async def load(self) -> None:
-        """Take the state from the newest checkpoint and what follows it; without one, verify and
-        fold the whole chain. Add the curators enrolled before there was a ledger.
+        """Take the state from the newest checkpoint and the rows after it; without one, verify and
+        fold the whole chain. Add the curators that were enrolled before there was a ledger.
 
         A row that does not verify is kept in `broken`, and nothing can be appended.
         """
@@ -132,12 +132,12 @@ class Ledger:
             await self.renew()
 
     async def readiness(self) -> str | None:
-        """For readiness: None unless a row was found that does not verify, which it names."""
+        """For readiness: None, or the row that does not verify."""
         return None if self.broken is None else f"row {self.broken.seq}: {self.broken.reason}"
 
     @property
     def verified(self) -> int:
-        """How many events this process has verified in the chain from the first on."""
+        """How many events of the chain, from the first on, this process has verified."""
         return self._state.seq if self._check is None else self._check.state.seq
 
     async def _found(self, transaction: Transaction) -> None:
@@ -155,7 +155,7 @@ class Ledger:
         return self._state
 
     async def current(self, transaction: Transaction) -> LedgerState:
-        """The state after the newest event that this connection sees. Raises LedgerBroken."""
+        """The state after the newest event in the caller's transaction. Raises LedgerBroken."""
         if self.broken is not None:
             raise LedgerBroken(self.broken.reason, extra={"row": self.broken.seq})
         async for events in store.chunks(transaction, self._state.seq):
@@ -166,12 +166,13 @@ class Ledger:
         return self._state
 
     async def follow(self, transaction: Transaction) -> None:
-        """Fold what was appended, also by other processes, as long as the ledger verifies."""
+        """Fold the rows that were appended, also by other processes, as long as the ledger
+        verifies."""
         if self.broken is None:
             await self.current(transaction)
 
     async def append(self, transaction: Transaction, drafts: Sequence[Draft]) -> list[Event]:
-        """Append events; the caller holds the lock. They are folded when they are committed."""
+        """Append events; the caller holds the lock. They are folded after the commit."""
         if self.broken is not None:
             raise LedgerBroken(self.broken.reason, extra={"row": self.broken.seq})
         seq, head = await store.head(transaction)
@@ -186,9 +187,12 @@ class Ledger:
         return await store.head(transaction)
 
     async def checkpoint(self, *, instead: bool = False) -> None:
-        """Store a checkpoint of the state, for the next start: `instead` of whatever is there, else
-        not over a newer one, nor over one that the rows contradicted. Nothing once the identity is
-        revoked: each start verifies all rows then."""
+        """Store a checkpoint of the state, for the next start.
+
+        `instead`: replace any stored one; otherwise never a newer one, nor one that the rows
+        contradicted. Does nothing once the identity is revoked: each start then verifies all
+        rows.
+        """
         if self._identity() is None:
             return
         async with self._database.reading() as transaction:
@@ -223,8 +227,8 @@ class Ledger:
         return (await self._rebuild(transaction, None if stored is None else stored.figures))[1]
 
     async def verify_more(self) -> bool:
-        """Verify the next rows of those that the start took from a checkpoint; whether there are
-        more. One that does not verify is kept in `broken`."""
+        """Verify the next rows of those that the start took from a checkpoint; returns whether
+        there are more. A row that does not verify is kept in `broken`."""
         check = self._check
         if check is None or self.broken is not None:
             return False
@@ -244,7 +248,7 @@ class Ledger:
         return bool(events) and found is None
 
     async def _break(self, broken_at: Break) -> None:
-        """Nothing is appended any more, and the next start verifies all rows first."""
+        """Append nothing any more; the next start verifies all rows first."""
         self.broken = broken_at
         log.error("ledger_broken", row=broken_at.seq, reason=broken_at.reason)
         async with self._database.begin() as transaction:
@@ -264,7 +268,7 @@ class Ledger:
         return stored
 
     async def _continued(self, transaction: Transaction, known: Checkpoint) -> LedgerState | None:
-        """The state of a checkpoint with all that follows; None if they do not fit."""
+        """The state of a checkpoint with all rows after it; None if they do not fit."""
         figures = known.figures
         try:
             state = await asyncio.to_thread(self._restored, known)
@@ -283,7 +287,8 @@ class Ledger:
         return state if fits else None
 
     def _restored(self, known: Checkpoint) -> LedgerState:
-        """The state of a checkpoint. Raises ValueError for a content that is not what it says."""
+        """The state of a checkpoint. Raises ValueError if its content does not have the stated
+        figures."""
         figures = known.figures
         state = LedgerState.of(
             figures.seq, figures.head, unpacked(known.content), self._disclosures.__getitem__
@@ -316,7 +321,7 @@ class Ledger:
         return None
 
     async def _disclose(self, transaction: Transaction, events: Sequence[Event]) -> None:
-        """Load the disclosures that these events name; a changed one counts as missing."""
+        """Load the disclosures to which these events refer; a changed one counts as missing."""
         digests = {
             digest
             for event in events
@@ -330,14 +335,15 @@ class Ledger:
 
 
 class Watch(Repeating):
-    """Verifies, piece by piece, what a start took from a checkpoint, and renews the checkpoint."""
+    """Verifies, step by step, the rows that a start took from a checkpoint, and renews the
+    checkpoint."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__("ledger_watch", log, LOOK_S)
         self._ledger = ledger
 
     async def look(self) -> None:
-        """One pass: to the end of the verification, with pauses in which requests are answered."""
+        """One pass: verify to the end, with pauses in which requests are answered."""
         more = True
         while more and not self._pauses.ending:
             began = time.perf_counter()
@@ -351,9 +357,9 @@ class Watch(Repeating):
 
 
 class Check:
-    """Takes the rows of a ledger from the first on, and folds what it verified.
+    """Verifies the rows of a ledger from the first on, and folds them.
 
-    `known`: the figures of a checkpoint, to which the rows must lead.
+    `known`: the figures of a checkpoint, which the rows must give.
     """
 
     def __init__(self, disclosures: Disclosures, known: Figures | None) -> None:
@@ -361,7 +367,7 @@ class Check:
         self._known = known
 
     def take(self, events: Sequence[Event]) -> Break | None:
-        """Verify and fold the next rows; the first bad one, None if there is none."""
+        """Verify and fold the next rows; returns the first bad one, None if there is none."""
         state, expected = self.state, self._known
         broken = first_break(events, state.seq, state.head)
         if broken is not None:
@@ -391,7 +397,8 @@ _logger = get_logger("tacit.coordinator.ledger_seals")
 
 
 class LedgerSeals(Repeating):
-    """Seals the head on each day once, by the identity of now; by none that is a key alone."""
+    """Seals the head of each day once, by the current identity; an identity that is a key alone
+    seals nothing."""
 
     def __init__(
         self, database: Database, own_identities: OwnIdentities, deployment: str, clock: Clock
@@ -428,11 +435,9 @@ MAX_NAMED = 100_000
 
 
 class Update(WireModel):
-    """One thing that happened to some curators, by id, or to all curators of a party.
-
-    `declared` (with refreshed, cleansed): what they declare from now on. `disclosed`: what the
-    paper stance has one curator disclose; it is stored separately, visible only to operators.
-    """
+    """One event of some curators, by id, or of all curators of a party. `declared` (with
+    refreshed, cleansed): their declarations from now on. `disclosed`: what one curator discloses
+    in the paper stance; it is stored separately, visible only to operators."""
 
     kind: Literal[
         "joined", "left", "refreshed", "flagged", "cleansed", "non_compliant", "reinstated"

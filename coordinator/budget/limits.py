@@ -31,11 +31,12 @@ YEAR_S = 366 * 86_400
 
 
 class Limit(WireModel):
-    """The largest epsilon and delta per curator. `period_s`: per period counted from 1970; without
-    it, for the lifetime. The unit record has no periods: its windows are times themselves.
+    """The largest epsilon and delta per curator.
 
-    `currency`: `epsilon`, whose sums are compared figure by figure; or `zcdp`, where the sum of all
-    zCDP must guarantee this epsilon at this delta, which is then given.
+    `period_s`: per period counted from 1970; without it, for the lifetime. The unit record has
+    no periods: its windows are times themselves. `currency`: `epsilon`, whose sums are compared
+    figure by figure; or `zcdp`, where the sum of all zCDP must guarantee this epsilon at this
+    delta, which is then required.
     """
 
     unit: PrivacyUnit = PrivacyUnit.CURATOR
@@ -100,7 +101,7 @@ class Limit(WireModel):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of the deployment, and further ones of single curators by roster number."""
+    """The limits of the deployment, and additional ones of single curators by roster number."""
 
     deployment: tuple[Limit, ...] = ()
     curators: MappingProxyType[int, tuple[Limit, ...]] = field(
@@ -108,7 +109,8 @@ class Limits:
     )
 
     def changed(self, number: int | None, limits: tuple[Limit, ...]) -> Limits:
-        """With these limits of one curator, or (None) of the deployment, in place of the old."""
+        """With these limits of one curator, or (None) of the deployment, instead of the old
+        ones."""
         if number is None:
             return Limits(limits, self.curators)
         limits_of = {key: value for key, value in self.curators.items() if key != number}
@@ -149,8 +151,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Curators whose limit a round would exceed, and the public figures of the refusal; None:
-    without a finite figure."""
+    """Curators whose limit a round would exceed, and the public figures of the refusal; None: no
+    finite figure."""
 
     limit: Limit
     members: Bits
@@ -215,7 +217,7 @@ def _over(limit: Limit, spending: Spending, planned: Planned, members: Bits) -> 
 def _together(
     limit: Limit, spending: Spending, planned: Planned
 ) -> Iterator[tuple[int | None, Places | None]]:
-    """The groups of earlier rounds that would add up with the new one; None: all."""
+    """The groups of earlier rounds whose costs would add up with the new one; None: all."""
     column = spending.rounds.column
     if limit.unit is PrivacyUnit.RECORD:
         start, end = planned.window

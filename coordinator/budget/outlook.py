@@ -87,7 +87,7 @@ Scheduled = tuple[str | None, Query, int | None]
 
 
 async def _asked(transaction: Transaction, asked: Sequence[Asked] | None) -> list[Scheduled]:
-    """The queries to look at, each with its id and the seconds between two rounds."""
+    """The queries to examine, each with its id and the seconds between two rounds."""
     if asked is None:
         running = await query_store.scheduled(transaction)
         return [(row.id, row.query, _period_s(row.query)) for row in running]
@@ -106,8 +106,8 @@ def _period_s(query: Query) -> int | None:
 
 
 def _coming(query: Query, price: Price, period: int, now: int) -> Coming:
-    """A schedule's rounds from now on: at the ends of its periods, which a query without a schedule
-    begins now."""
+    """A schedule's future rounds: at the ends of its periods; those of a query without a
+    schedule begin now."""
     first = now + period
     if query.schedule is not None:
         begun = epoch_microseconds(query.schedule.first_start)

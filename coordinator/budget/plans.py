@@ -57,7 +57,7 @@ class Plan(WireModel):
 
 
 class ForecastRequest(WireModel):
-    """A planned schedule. Period and first start default to those of the query."""
+    """A planned schedule. Period and first start: by default those of the query."""
 
     query_id: Identifier | None = None
     query: Query | None = None
@@ -88,7 +88,7 @@ def preview(
 ) -> BudgetPreview:
     """What opening the round would cost each member, and which limits would refuse it.
 
-    `found`: these limits' shortages; `blocked`: for an operator, whom each concerns.
+    `found`: the shortages under these limits; `blocked`: for an operator, the curators of each.
     """
     refusals = [item.figures() for item in exceeded]
     for place, figures in enumerate(refusals):
@@ -120,7 +120,7 @@ def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> ScenarioAmount
 def forecast(
     query: Query, operators: tuple[str, ...] | None, request: ForecastRequest
 ) -> BudgetForecast:
-    """The composed guarantee per day, month and year. Raises ValueError for what is no schedule."""
+    """The composed guarantee per day, month and year. Raises ValueError for an invalid schedule."""
     runs = forecast_schedule(
         query, operators, request.days, request.period_s, request.first_start, request.delta
     )
@@ -188,8 +188,8 @@ def scenario_of(assumption: Assumption) -> Scenario:
 
 
 class SpentPoint(WireModel):
-    """What the worst curator had spent, or will have; "inf" where nothing finite holds. `rho`: as
-    zCDP, beside `rho_delta`. `rounds`: how many that is of (history), or will have opened from now
+    """What the worst curator had spent, or will have; "inf" if it is not finite. `rho`: as zCDP,
+    with `rho_delta`. `rounds`: how many rounds it covers (history), or will have opened from now
     on (outlook)."""
 
     at: Instant
@@ -207,7 +207,8 @@ class SpentPoint(WireModel):
 
 
 class HistoryRequest(BaseModel):
-    """Which figure, between which instants (from the first round until now), in which steps."""
+    """Which figure, between which instants (default: from the first round until now), in which
+    steps."""
 
     unit: PrivacyUnit = PrivacyUnit.CURATOR
     scenario: Assumption = "assumed"
@@ -239,7 +240,7 @@ class History(WireModel):
 
 
 class Asked(WireModel):
-    """A schedule: of a stored query or a new one; its period defaults to the query's own."""
+    """A schedule of a stored or a new query; its period is by default the query's own."""
 
     query_id: Identifier | None = None
     query: Query | None = None
@@ -252,8 +253,8 @@ class Asked(WireModel):
 
 
 class OutlookRequest(WireModel):
-    """Which schedules to look at, without `queries` all that are running, and how far ahead.
-    `limits`: to try, in place of the deployment's."""
+    """Which schedules to examine (default: all that are running), and how far ahead. `limits`:
+    to try, instead of the deployment's."""
 
     queries: Annotated[tuple[Asked, ...], Field(max_length=100)] | None = None
     days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 365
@@ -275,9 +276,9 @@ class ScheduleOutlook(WireModel):
 
 
 class Advice(WireModel):
-    """What would make the limit last: only every `every`-th round (null: nothing would); or each
-    round at most this share of its price. `epsilon`, or of a limit in zcdp `rho`: that share of the
-    price of the one schedule that was looked at."""
+    """What would make the limit last: only every `every`-th round (null: nothing would); or for
+    each round at most this share of its price. `epsilon`, or for a limit in zcdp `rho`: that
+    share of the price, if one schedule was examined."""
 
     every: int | None
     share: Exact
@@ -286,7 +287,7 @@ class Advice(WireModel):
 
 
 class SpentFigure(WireModel):
-    """An amount; "inf" where nothing finite holds. `rho`: as zCDP, beside `rho_delta`."""
+    """An amount; "inf" if it is not finite. `rho`: as zCDP, with `rho_delta`."""
 
     epsilon: str
     delta: str
@@ -295,10 +296,10 @@ class SpentFigure(WireModel):
 
 
 class LimitOutlook(WireModel):
-    """One limit. `most` and `left`: of its epsilon, or of a limit in zcdp of its rho beside the
-    deltas that are spent; `exhausted`: when the first round is refused, null if none
-    is; `begins`, `ends`: the present period of a limit with periods, else null and the last instant
-    that was looked at; `advice`: null where nothing helps, or nothing is refused."""
+    """One limit. `most` and `left`: of its epsilon, or for a limit in zcdp of its rho, given the
+    deltas that are spent; `exhausted`: when the first round is refused, null if none is;
+    `begins`, `ends`: the current period of a limit with periods, else null and the last instant
+    examined; `advice`: null if nothing helps, or nothing is refused."""
 
     limit: Limit
     spent: SpentFigure

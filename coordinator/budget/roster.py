@@ -26,8 +26,8 @@ from tacit.accounting.bounds import Aggregates
 class Maxima:
     """A multiset of integers with fast access to its largest.
 
-    A removed value stays in the heap until it reaches the top, and the heap is rebuilt when it
-    holds more removed values than current ones. Heap and counts share their integers, negated.
+    A removed value stays in the heap until it reaches the top; the heap is rebuilt when it has
+    more removed values than current ones. Heap and counts share their integers, negated.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ _LARGEST_DENOMINATOR: Final = 1 << 63
 
 
 class Status(IntEnum):
-    """The status of a curator. UNKNOWN: no such number. U is all but UNKNOWN and LEFT."""
+    """The status of a curator. UNKNOWN: no such number. U: every status except UNKNOWN and LEFT."""
 
     UNKNOWN = 0
     ACTIVE = 1
@@ -204,7 +204,8 @@ class Roster:
         return Scaled(epsilon, sensitivity, largest) if epsilon else None
 
     def declarations(self) -> tuple[Ints, Ints]:
-        """The numbers (n,) of U that declare, and what: (n, 3) epsilon, sensitivity, largest."""
+        """The numbers (n,) of curators in U with declarations, and these: (n, 3) epsilon,
+        sensitivity, largest."""
         numbers = self._declared.written(0, self.size)
         numbers = numbers[_in_u(self._status[numbers])]
         return numbers, self._declared.of(numbers)
@@ -322,7 +323,7 @@ class Roster:
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Roster:
-        """The roster of `parts`. Raises KeyError, ValueError for what cannot have come from it."""
+        """The roster of `parts`. Raises KeyError, ValueError for invalid parts."""
         roster = cls()
         for name, rows in roster._rows().items():
             rows.restore(parts[f"{name}_pages"], parts[f"{name}_rows"])

@@ -35,10 +35,8 @@ BLOCK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Sums of prices: finite parts in both currencies, and how many rounds have no finite figure.
-
-    Arrays of any one shape.
-    """
+    """Sums of prices: finite parts in both currencies, and how many rounds have no finite
+    figure. Arrays of any shape, the same for all."""
 
     epsilon: Ints
     delta: Ints
@@ -74,7 +72,7 @@ class Spent:
 class ByCurator:
     """What each curator spent in one column: curator i has the sum `places[i]` of the table.
 
-    The table holds the sums that occur, and "nothing" at place 0.
+    The table has the distinct sums, with "nothing" at index 0.
     """
 
     places: NDArray[np.unsignedinteger[Any]]
@@ -121,7 +119,7 @@ class Totals:
         self._places = grown(self._places, self.size)
 
     def column(self, column: int) -> ByCurator:
-        """What each curator spent in a column; it does not change with later additions."""
+        """What each curator spent in a column; later additions do not change it."""
         return ByCurator(self._places[: self.size], self._table.at(column))
 
     def add(self, members: Bits, amounts: Spent) -> None:
@@ -156,7 +154,7 @@ class Totals:
         self.size, self._places, self._table = places.size, places, Spent(*table)
 
     def _used(self, members: Bits, count: int) -> Bits:
-        """Which of the sums so far, and of these with the amounts added, some curator has."""
+        """Which of the sums so far, and of these with the amounts added, occur for some curator."""
         used = np.zeros(2 * count, np.bool_)
         used[0] = True  # zero, which later curators have
         for _, place_of in self._blocks(members, count):
@@ -164,7 +162,7 @@ class Totals:
         return used
 
     def _blocks(self, members: Bits, count: int) -> Iterator[tuple[slice, NDArray[np.intp]]]:
-        """(numbers, places in a table with the amounts added behind the one so far)."""
+        """(numbers, indices in the table followed by the table with the amounts added)."""
         for start in range(0, self.size, BLOCK):
             here = slice(start, min(start + BLOCK, self.size))
             place_of = self._places[here].astype(np.intp)
@@ -174,8 +172,8 @@ class Totals:
 
 
 def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:
-    """The sums (5, columns, n) that are used, each once and "nothing" first, and where the sums of
-    the table are among them. The first of the table is nothing."""
+    """The sums (5, columns, n) that are used, each once and "nothing" first, and the new index
+    of each sum of the table. The table's first sum is "nothing"."""
     flat = table[:, :, used].reshape(table.shape[0] * table.shape[1], -1)
     first, places = _groups(flat)
     nothing = int(places[0])
@@ -186,10 +184,10 @@ def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:
 
 
 def _groups(flat: Ints) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first index of each different column, and which of these each column is.
+    """The first index of each distinct column, and which of these each column equals.
 
-    Columns are sorted by one word each, which takes a tenth of the time of comparing them; two
-    columns that have a word in common and differ are found, and all are then compared.
+    Columns are sorted by one word each, which takes a tenth of the time of comparing them. If
+    two different columns have the same word, all columns are compared.
     """
     words = np.zeros(flat.shape[1], np.uint64)
     for row in flat:
@@ -238,10 +236,8 @@ def place_of(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Price:
-    """What a round costs each of its members: (unit, scenario) arrays.
-
-    `credited`: what is left of it when the round ended before anything can have been opened.
-    """
+    """What a round costs each of its members: (unit, scenario) arrays. `credited`: the remaining
+    cost if the round ended before anything can have been opened."""
 
     full: Spent
     credited: Spent
@@ -400,7 +396,7 @@ class Rounds(Mapping[str, RoundCharge]):
         return tuple(json.loads(self.pools["operators"][number]))
 
     def kinds(self, places: Places) -> tuple[Ints, Ints]:
-        """The different (members, price, credited) of these rounds, (n, 3), and how often each
+        """The distinct (members, price, credited) of these rounds, (n, 3), and how often each
         occurs."""
         words = self.column("members")[places].astype(np.int64) << 32
         words |= (
@@ -451,7 +447,7 @@ class Rounds(Mapping[str, RoundCharge]):
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Rounds:
-        """The rounds of `parts`. Raises ValueError for what cannot have come from it."""
+        """The rounds of `parts`. Raises ValueError for invalid parts."""
         rounds = cls()
         rounds.pools = {
             name: Interned.of(parts[f"pool_{name}"], parts[f"pool_{name}_ends"]) for name in _POOLS

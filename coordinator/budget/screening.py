@@ -42,8 +42,8 @@ _NANO: Final = 10**9
 
 @dataclass(frozen=True)
 class Seen:
-    """The screens' input at one moment: U (size,), the numbers (n,) of those in it that declare,
-    their declarations (n, 3), and released rounds."""
+    """The input of the screens at one moment: U (size,), the numbers (n,) in it with
+    declarations, their declarations (n, 3), and released rounds."""
 
     members: Bits
     declaring: Ints
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Found:
-    """A proposal about a roster number. `field`: which declared figure, if it is about one."""
+    """A proposal about a roster number. `field`: the declared figure that it is about, if any."""
 
     number: int
     proposal: Proposal
@@ -122,7 +122,7 @@ def shown(
 async def screened(
     database: Database, ledger: Ledger, alpha: float
 ) -> tuple[LedgerState, Seen, Sequence[Found], Sequence[Found]]:
-    """The state, the part of it that is screened, and the proposals: far bounds, missed rounds."""
+    """The state, its screened part, and the proposals: far bounds, missed rounds."""
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
     attendance_seen = seen_in(state)

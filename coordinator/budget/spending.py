@@ -53,9 +53,9 @@ Look = Callable[[Ints], Ints]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The worst curator's composed guarantee, the most of each figure; epsilon None: nothing finite
-    holds. `instant`: microseconds since 1970 where epsilon is reached (unit record), `number`: the
-    roster number of the curator with that epsilon."""
+    """The worst curator's composed guarantee, the largest of each figure; epsilon None: it is
+    not finite. `instant`: microseconds since 1970 at which epsilon is reached (unit record);
+    `number`: the roster number of the curator with that epsilon."""
 
     epsilon: int | None
     delta: int
@@ -76,7 +76,7 @@ ZERO: Final = Figure(0, 0)
 
 
 class Instants:
-    """The instants (n,) at which some window starts, rising, and what each costs."""
+    """The instants (n,) at which some window starts, ascending, and what each costs."""
 
     def __init__(self, scenarios: int) -> None:
         self._scenarios = scenarios
@@ -112,11 +112,12 @@ class Instants:
             self._drop_unused()
 
     def worst(self, scenario: int) -> Figure:
-        """The most of one curator at one instant, figure by figure, and the instant that bears
-        epsilon, None where it is 0.
+        """The largest figures of one curator at one instant, each by itself, and the instant with
+        the largest epsilon, None if it is 0.
 
-        Of several such instants it is the one whose rounds have most without a finite figure in
-        all, then the one with most epsilon in all, then the first. All costs are known.
+        Of several such instants it is the one whose rounds have the most without a finite figure
+        in total, then the one with the largest total epsilon, then the first. All costs must be
+        known.
         """
         used = np.unique(self._costs)
         if not used.size:
@@ -138,7 +139,7 @@ class Instants:
         return replace(figure, instant=instant)
 
     def _table(self) -> Ints:
-        """(k, 7, scenarios) all costs by number; the next `add` needs it to be gone."""
+        """(k, 7, scenarios) all costs by number; drop it before the next `add`."""
         table: Ints = np.frombuffer(self._known.parts()[0], np.int64).reshape(
             -1, _ROWS, self._scenarios
         )
@@ -213,8 +214,8 @@ class Spending:
         members: MemberSet,
         operators: tuple[str, ...] = (),
     ) -> None:
-        """A round was opened: it charges all who may participate. Raises ValueError for one that
-        was debited before."""
+        """A round was opened: it charges everyone who can participate. Raises ValueError for a
+        round that was debited before."""
         with self.lock:
             member_set = self._known(members)
             charge = RoundCharge(round_id, query_id, made, *window, price, member_set, operators)
@@ -224,7 +225,7 @@ class Spending:
     def settle(
         self, round_id: str, state: str, members: MemberSet | None, *, credited: bool
     ) -> None:
-        """A round is over: whom it charges permanently (None: all that it charged so far)."""
+        """A round is over: whom it charges permanently (None: everyone charged so far)."""
         with self.lock:
             place, columns = self.rounds.place(round_id), self.rounds.columns
             remaining = columns["members"][place]
@@ -237,8 +238,8 @@ class Spending:
                 self._add(place, 1)
 
     def _known(self, members: MemberSet) -> MemberSet:
-        """Those that have joined: a restored coordinator skips numbers, so that a round's roster
-        reaches beyond the ledger's."""
+        """The members that have joined: a restored coordinator skips numbers, so a round's
+        roster can be longer than the ledger's."""
         if members.size <= self.size:
             return members
         return MemberSet.of(members.bits()[: self.size])
@@ -303,7 +304,7 @@ class Spending:
         return size, ready if ready.dtype == np.int32 else sets.unpack(ready.tobytes(), size)
 
     def charging(self, members: Bits, places: Places | None = None) -> Places:
-        """Those of these rounds (None: all) that charge one of some curators, oldest first."""
+        """The rounds of these (None: all) that charge one of some curators, oldest first."""
         with self.lock:
             column = self.rounds.column("members")
             column = column if places is None else column[places]
@@ -408,7 +409,7 @@ class Spending:
         return np.stack([unverified, epsilon, *sums.max(axis=2, initial=0)])
 
     def _by_curator(self, numbers: Ints, amounts: Ints, *, named: bool) -> tuple[Ints, Ints]:
-        """The sums of curators that these sets are charged, (5, scenarios, k), and (k,) the first
+        """The sums charged to curators by these sets, (5, scenarios, k), and (k,) the first
         curator with each, if `named`."""
         index = [self._where(number) for number in numbers.tolist()]
         apart = self._apart(index)
@@ -457,8 +458,7 @@ class Spending:
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Spending:
-        """The spending of `parts`. Raises KeyError, ValueError for what cannot have come from
-        it."""
+        """The spending of `parts`. Raises KeyError, ValueError for invalid parts."""
 
         def own(group: str) -> dict[str, Any]:
             return {
@@ -495,7 +495,8 @@ def worst_of_one(rounds: Rounds, places: Places, scenario: Scenario) -> Figure:
 
 
 def worst_of(by_curator: ByCurator) -> Figure:
-    """The largest of each figure over curators; the number is of the one with most epsilon."""
+    """The largest of each figure over curators; the number is of the curator with the largest
+    epsilon."""
     if not by_curator.places.size:
         return ZERO
     spent = by_curator.table

@@ -87,7 +87,7 @@ class Snapshot:
     parts: Mapping[str, Any]
 
     def figures(self) -> Figures:
-        """What the state is compared by: takes about a second for a million curators."""
+        """The figures by which states are compared: takes about a second for a million curators."""
         digest = hashlib.sha256(self.roster)
         for by_curator in self.spent:
             for block in by_curator.columns():
@@ -106,7 +106,7 @@ _FROM_OTHERS: Final = ("spending_totals_", "spending_instants_")
 
 
 class LedgerState:
-    """The roster, the limits and the spending that a chain of events leads to."""
+    """The roster, the limits and the spending after a chain of events."""
 
     def __init__(self, disclosures: Disclosures = undisclosed) -> None:
         self.seq = 0
@@ -117,7 +117,8 @@ class LedgerState:
         self._disclosures = disclosures
 
     def allows(self, kind: Kind, first: int, count: int) -> Status | None:
-        """The status of a curator of the run that this event cannot follow; None if it may."""
+        """The status of a curator in the run for which this event is not valid; None if it is
+        valid for all."""
         for status in sorted(self.roster.statuses(first, count)):
             if status not in _MAY_COME_FROM[kind]:
                 return status
@@ -198,7 +199,8 @@ class LedgerState:
             return replace(view, parts=parts)
 
     def figures(self) -> Figures:
-        """A summary of the state: equal states have equal ones, and others almost never."""
+        """A summary of the state: equal states have equal summaries, and different states almost
+        never do."""
         with self.spending.lock:
             return self._view().figures()
 
@@ -229,7 +231,7 @@ class LedgerState:
     def of(
         cls, seq: int, head: bytes, parts: Mapping[str, Any], disclosures: Disclosures = undisclosed
     ) -> LedgerState:
-        """The state of a snapshot's parts. Raises ValueError for what cannot have come from one."""
+        """The state of a snapshot's parts. Raises ValueError for invalid parts."""
         state = cls(disclosures)
         state.seq, state.head = seq, head
         try:

@@ -130,7 +130,7 @@ def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> Cl
 
 
 def _with_query(holds: LocalFigures, query: Query) -> LocalFigures:
-    """With what a local release of this query costs those that declare nothing."""
+    """With the cost of a local release of this query for curators that declare nothing."""
     costs = [unit_cost(query, Scenario.CURATORS, unit).epsilon for unit in PrivacyUnit]
     record, curator = (
         None if already is None or cost is None else max(already, cost)
@@ -193,7 +193,7 @@ def released(
 
 
 def _count_exact(rounds: Rounds, places: Places, exact: Collection[str]) -> int:
-    """How many of the rounds at some places are sums without noise that may have been opened."""
+    """How many of the rounds at some indices are sums without noise that may have been opened."""
     kinds = rounds.column("query")[places]
     numbers = [kind for kind in np.unique(kinds).tolist() if rounds.query(kind) in exact]
     opened = rounds.column("credited")[places] == 0
@@ -213,7 +213,7 @@ _WITHIN: Final = {
 
 
 def _tighter(own: Figure, others: Iterable[Figure]) -> Figure:
-    """The least of bounds that all hold: of those whose epsilon and delta are both no larger."""
+    """The least of several valid bounds, among those with no larger epsilon and no larger delta."""
 
     def size(figure: Figure) -> tuple[bool, int, int]:
         return figure.epsilon is None, figure.epsilon or 0, figure.delta
@@ -282,7 +282,8 @@ def _worst(figure: Figure) -> Worst:
 def _tight(
     spending: Spending, unit: PrivacyUnit, scenario: Scenario, worst: Figure, at: Tight
 ) -> answers.Amount:
-    """An upper bound for every curator: the numerical figure of all rounds, whichever it was in."""
+    """An upper bound for every curator: the numerical figure of all rounds, as if it had been in
+    each."""
     rounds = spending.rounds
     kinds = np.stack([rounds.column("query"), rounds.column("operators")], axis=1)
     if scenario in CREDITED:
@@ -319,7 +320,7 @@ def _tight(
 def curator(
     state: LedgerState, row: CuratorRow, exact: Collection[str], *, disclosures: bool
 ) -> CuratorBudget:
-    """A curator's standing, declarations and spending, and the limits that apply to it: its own,
+    """A curator's status, declarations and spending, and the limits that apply to it: its own,
     and those of the deployment. `exact`: the queries that add no noise."""
     roster, spending, number = state.roster, state.spending, row.number
     declared = roster.declared(number)

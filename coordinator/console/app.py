@@ -56,7 +56,8 @@ _ENTRIES: Final = (
 def console_parts(
     services: CoordinatorServices, transports: Mapping[str, Transport] | None
 ) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started. `transports` as of the app."""
+    """The objects that pages look up by type, once the service has started. `transports` as of
+    the app."""
     settings, clock = services.settings, services.clock
     key = fingerprint(services.own.public_keys[0]).hex()
     about = About("coordinator", settings.deployment, key, VERSION)

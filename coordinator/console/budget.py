@@ -78,8 +78,8 @@ SAID: Final = {
 @dataclass(frozen=True)
 class Choice:
     """A stop of the slider: the error of a sum, the guess, and until when the limit lasts: None
-    where the schedule ends first. `rho`: what a round costs in zCDP; None where that was not looked
-    at. `epsilon`: of a stop in rho what that is at the query's delta, to three digits."""
+    if the schedule ends first. `rho`: what a round costs in zCDP; None if that was not computed.
+    `epsilon`: for a stop in rho its epsilon at the query's delta, to three digits."""
 
     epsilon: str
     rho: str | None
@@ -157,14 +157,14 @@ async def show_budget(
 
 
 def together(epsilon: str, delta: str, zcdp: tuple[str, str] | None = None) -> int:
-    """A composed figure as the guessing game shows it: cases of 100; `zcdp`: the same in rho and
-    the delta beside it."""
+    """A composed figure as the guessing game shows it: cases of 100; `zcdp`: the same in rho
+    with its delta."""
     return formatting.hundred(guess([(epsilon, delta)], zcdp))
 
 
 def guessed(limit: Limit) -> int:
-    """How often a guess is right at most after all that a limit with a delta admits, as cases of
-    100."""
+    """The largest share of right guesses after everything that a limit with a delta admits, as
+    cases of 100."""
     zcdp = limit.zcdp
     delta = format_exact(limit.delta or Fraction(0))
     rho = None if zcdp is None else (format_nano(max(0, zcdp.most_rho())), delta)
@@ -180,8 +180,8 @@ async def what_if(
     *,
     in_rho: bool,
 ) -> list[Choice]:
-    """The query at each stop of the slider, of Gaussian noise those in rho if they are asked for;
-    the other schedules stay as they are."""
+    """The query at each stop of the slider, for Gaussian noise those in rho on request; the
+    other schedules are unchanged."""
     stops = _fitting(query) if in_rho and is_gaussian(query) else Tries(EPSILONS)
     try:
         preview = await queries.preview(services.database, query, services.settings, stops)
@@ -209,7 +209,7 @@ async def what_if(
 
 
 def _fitting(query: Query) -> Tries:
-    """The stops in rho at which the query is one: of large ones the noise can be too little."""
+    """The stops in rho at which the query is valid: at large ones the noise can be too small."""
     rhos = []
     for rho in RHOS:
         with suppress(ValidationError):
@@ -261,7 +261,7 @@ def unbounded_since(past: History | None) -> SpentPoint | None:
 
 
 def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
-    """What was left of a limit, and what will be; None where no finite figure is left to draw."""
+    """What was left of a limit, and what will be; None if there is no finite figure to draw."""
     if past is None or chosen is None or unbounded_since(past) is not None:
         return None
     in_rho = chosen.limit.zcdp is not None
@@ -300,7 +300,7 @@ def percent(share: Fraction) -> str:
 
 
 def amount(figure: str | Decimal, digits: int = 3) -> str:
-    """An amount rounded down to a few significant digits: of what is left no more is shown."""
+    """An amount rounded down to a few significant digits, so that no more is shown than is left."""
     value = Decimal(figure)
     if not value:
         return "0"

@@ -197,7 +197,7 @@ def share(dataset: Dataset) -> int | None:
 def burn_down(
     budget: Amount | None, events: Sequence[DatasetEvent], now: datetime
 ) -> Markup | None:
-    """What was left of a dataset's epsilon after each charge; None where there was no charge."""
+    """What was left of a dataset's epsilon after each charge; None if there was no charge."""
     charges = [event for event in events if event.kind == "charged"]
     if budget is None or not charges or not Fraction(budget.epsilon):
         return None

@@ -58,7 +58,7 @@ _JSON: Final = {"array": list, "object": dict, "boolean": bool, "integer": int, 
 
 @dataclass(frozen=True)
 class Field:
-    """A parameter's field: `types` of JSON that it may have, `choices` where they are few."""
+    """A parameter's field: the JSON `types` that it accepts, and its `choices` if they are few."""
 
     name: str
     help: str
@@ -148,7 +148,7 @@ async def _like(database: Database, job_id: str) -> dict[str, str]:
 
 
 def fields(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of an algorithm's parameters, those that must be given first."""
+    """The fields of an algorithm's parameters, the required ones first."""
     required = set(schema.get("required", ()))
     form_fields = [
         Field(
@@ -187,7 +187,8 @@ def request_of(form: Mapping[str, str]) -> JobRequest:
 
 
 def _read(field: Field, text: str) -> Any:
-    """What a text means for a field: JSON of one of its types, else plain text if it may be."""
+    """The meaning of a text for a field: JSON of one of its types, else plain text if that is
+    allowed."""
     if field.types <= {"string", "null"}:
         return text
     try:
@@ -237,7 +238,7 @@ def _types(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> set[st
 
 
 def _choices(field_schema: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """The texts of a field that has nothing but a few; none for any other field."""
+    """The accepted texts of a field that accepts only a few; empty for any other field."""
     if "$ref" in field_schema:
         return _choices(_resolved(field_schema, schema), schema)
     if "anyOf" in field_schema:
@@ -418,7 +419,7 @@ async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool)
 
 @dataclass(frozen=True)
 class Table:
-    """The first rows of a result's table, as they are shown; `more`: whether there are others."""
+    """The first rows of a result's table, as shown; `more`: whether there are others."""
 
     file: str
     columns: tuple[str, ...]
@@ -447,7 +448,7 @@ def table(stored: results.Results, result: Mapping[str, Any]) -> Table | None:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job failed: a problem as its worker gave it, of which nothing is taken for granted."""
+    """Why a job failed: a problem as its worker reported it; every member may be missing."""
 
     title: str
     detail: str
@@ -474,8 +475,8 @@ def failure(error: str | None) -> Failure | None:
 
 
 def text(value: Any) -> str | None:
-    """A value of a result as a line, numbers to four digits; None for one that is no line: what is
-    nested or long is in the result's files."""
+    """A value of a result as one line, numbers to four digits; None for a nested or long value,
+    which is in the result's files."""
     if isinstance(value, list):
         nested = any(isinstance(item, Mapping | list) for item in value)
         return None if nested or not value else _short(", ".join(map(formatting.figure, value)))

@@ -128,8 +128,8 @@ async def show_curator(visit: Operator, curator: str, services: Services) -> Res
 
 
 def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
-    """The rounds that rows credit, by the row: round, query, and the epsilon that its curators are
-    charged no longer under the query's own assumption."""
+    """The rounds that rows credit, by row: round, query, and the epsilon that its curators are
+    no longer charged under the query's own assumption."""
     credit_of = {}
     for event in events:
         if not event.payload.get("credited"):

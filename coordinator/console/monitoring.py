@@ -61,8 +61,8 @@ READINGS: Final = "at the curator's console, on its page of readings, or"
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a new deployment: whether it is done, and how it is: a page, or a command with
-    what is to be known of it."""
+    """A step of a new deployment: whether it is done, and how to do it: a page, or a command
+    with an explanation."""
 
     title: str
     done: bool
@@ -214,7 +214,8 @@ def taken(flow: AggregatorFlow) -> tuple[int, int]:
 
 
 def picture(heads: Sequence[RoundHead], curators: int) -> Markup | None:
-    """A bar for each released round, from two on: how many curators are in its sum."""
+    """A bar for each released round, if there are at least two: how many curators are in its
+    sum."""
     counts = [(head.opened, head.participants) for head in reversed(heads)]
     known_counts = [(at, count) for at, count in counts if count is not None]
     if len(known_counts) < 2:

@@ -234,7 +234,8 @@ async def _party(database: Database, party: str) -> PartyRow:
 
 
 def pairing_of(form: Mapping[str, str]) -> AggregatorRequest:
-    """What the form pairs; the fingerprint as people write it. Raises Invalid with the field."""
+    """What the form pairs; the fingerprint in the form that people write. Raises Invalid with
+    the field."""
     typed = form.get("fingerprint", "").replace(":", "").replace(" ", "").lower()
     try:
         digits = bytes.fromhex(typed)

@@ -105,7 +105,7 @@ def _guess(report: PrivacyReport) -> str | None:
 
 
 def spread(report: PrivacyReport) -> Markup | None:
-    """Forty equally likely amounts of noise; None without noise, or of more than one number."""
+    """Forty equally likely amounts of noise; None without noise, or for more than one number."""
     parts = (report.error or {}).get("parts", ())
     if len(parts) != 1 or parts[0]["dimension"] != 1:
         return None
@@ -125,8 +125,8 @@ def spread(report: PrivacyReport) -> Markup | None:
 
 
 def course(heads: list[RoundHead]) -> Markup | None:
-    """The released values with their error, the oldest first: many of windows without a gap as a
-    line within its band, others as bars; None where they are no single numbers."""
+    """The released values with their error, the oldest first: many values of windows without a
+    gap as a line within its band, others as bars; None if they are not single numbers."""
     points: list[tuple[RoundHead, str, str]] = []
     for head in reversed(heads):
         if head.state is not RoundState.RELEASED or head.figures is None:

@@ -181,7 +181,7 @@ _PLACES: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a field of the form; `step`: the one that has the field."""
+    """What is wrong with a field of the form; `step`: the step with that field."""
 
     field: str
     step: int
@@ -189,14 +189,14 @@ class Fault:
 
 
 def read(form: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """All fields: as they were typed, else these defaults, else those of `FIELDS`."""
+    """All fields: as typed, else these defaults, else those of `FIELDS`."""
     plain = {name: text for names in FIELDS for name, text in names.items()}
     texts = {**plain, **defaults}
     return {name: form.get(name, text).strip() for name, text in texts.items()}
 
 
 def content(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of the query that the fields make, valid or not; null for what it has not."""
+    """The JSON of the query that the fields make, valid or not; null for empty fields."""
     values: dict[str, str | int | None] = {
         name: _value(name, text) for name, text in fields.items() if text
     }
@@ -245,12 +245,12 @@ def content(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def query(fields: Mapping[str, str]) -> Query:
-    """The query that the fields make. Raises Invalid with places of the query."""
+    """The query that the fields make. Raises Invalid with pointers into the query."""
     return parse_json(json.dumps(content(fields)).encode(), Query)
 
 
 def fields_of(query_asked: Query) -> dict[str, str]:
-    """The fields that make a query again: `query(fields_of(q)) == q` where it has no blocks and
+    """The fields that make a query again: `query(fields_of(q)) == q` if it has no blocks and
     belongs to no job."""
     document = json.loads(query_asked.canonical())
     lower, upper = document.pop("bounds")
@@ -342,8 +342,8 @@ _MOST_GROUPS: Final = 500
 
 @dataclass(frozen=True)
 class Price:
-    """What a query would cost and give. `error`: of each part; `lasts`: the first limit that the
-    running schedules and this one use up, None where none is."""
+    """What a query would cost, and its accuracy. `error`: of each part; `lasts`: the first limit
+    that the running schedules and this one exhaust, None if none."""
 
     report: PrivacyReport
     rungs: tuple[Rung, ...]
@@ -462,7 +462,7 @@ def _step(text: str) -> int:
 
 
 def _target(pressed: str, step: int) -> int:
-    """The step to show: the next, the one before, the same, or one by its number."""
+    """The step to show: the next, the previous, the same, or one by its number."""
     by_name = {"next": step + 1, "back": step - 1, "stay": step, "make": _LAST}
     return _step(str(by_name.get(pressed, pressed)))
 
@@ -474,7 +474,7 @@ def _fault(error: DomainError) -> Fault:
 
 
 async def _defaults(transaction: Any) -> dict[str, str]:
-    """As many aggregators as are paired, all but one of which may work together."""
+    """As many aggregators as are paired, of which all but one may collude."""
     paired = len(await list_aggregators(transaction))
     if paired < 2:
         return {}

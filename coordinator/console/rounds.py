@@ -183,8 +183,8 @@ SAID: Final = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a result: exact, and as it is shown with its error and unit. `between`: where a
-    percentile lies in 95 of 100 cases."""
+    """One number of a result: exact, and as shown with its error and unit. `between`: the
+    interval of a percentile in 95 of 100 cases."""
 
     name: str
     exact: str | None
@@ -196,7 +196,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the timeline: `at` None where it is ahead, or its time was not kept."""
+    """A step of the timeline: `at` None if it is still to come, or if its time was not stored."""
 
     number: int
     title: str
@@ -306,7 +306,7 @@ async def download_archive(round_id: str, services: Services, _: Person) -> Resp
 
 @router.get("/rounds/{round_id}/result.csv")
 async def download_result(round_id: str, services: Services, _: Person) -> Response:
-    """Every released figure with the limits between which it was before noise in 95 of 100 cases;
+    """Every released figure with the limits that contain it without noise in 95 of 100 cases;
     the values of slots with their times."""
     round_result = await progress.result(services.database, round_id)
     descriptor = json.loads(await progress.document(services.database, round_id, "descriptor"))
@@ -402,7 +402,7 @@ async def _values(
 
 
 def figures(round_result: RoundResult) -> list[Figure]:
-    """The single numbers of a result; each with the error of its own part, if it is one."""
+    """The single numbers of a result, each with the error of its own part, if it is one."""
     error = round_result.report.error or {}
     stated_errors = (*error.get("averages", ()), *error.get("parts", ()))
     parts = {stated["part"]: stated for stated in stated_errors}
@@ -433,7 +433,7 @@ def _percentile(name: str, exact: str, interval: tuple[str, str], unit: str) -> 
 
 
 def is_noisy(round_result: RoundResult) -> bool:
-    """Whether noise moved the result; it does not move an exact sum under a rule."""
+    """Whether the result has noise; an exact sum under a rule has none."""
     parts = (round_result.report.error or {}).get("parts", ())
     return any(Fraction(part["interval"]["half_width"]) for part in parts)
 

@@ -43,7 +43,7 @@ class Visit:
         return self.pages.show(self.request, template, self.visitor, status=status, **values)
 
     def said(self, sentences: Mapping[str, str]) -> str | None:
-        """What the page says after a form, by a key: never words from an address."""
+        """The message after a form, by a key: a page never shows words from its address."""
         return sentences.get(self.request.query_params.get("said", ""))
 
     async def form(self) -> Mapping[str, str]:
@@ -61,7 +61,8 @@ class Visit:
 
 
 def _visit(*scopes: Scope) -> Callable[..., Awaitable[Visit]]:
-    """A dependency: a visit of someone with one of the scopes; without it the page is not there."""
+    """A dependency: a visit of someone with one of the scopes; for anyone else the page does not
+    exist."""
     visitor_of = person(*scopes)
 
     async def find(request: Request, pages: PagesPart, sessions: SessionsPart) -> Visit:

@@ -74,7 +74,7 @@ class Datasets:
         return self.vault.open(row.id, row.parts)
 
     async def declaration(self, transaction: Transaction, row: DatasetRow) -> DatasetDeclaration:
-        """A dataset's declaration with its universe, where that is another dataset."""
+        """A dataset's declaration with its universe, if that is another dataset."""
         return await self.resolved(transaction, row.declaration)
 
     async def resolved(
@@ -89,11 +89,8 @@ class Datasets:
     async def lists(
         self, transaction: Transaction, params: Mapping[str, Any]
     ) -> dict[str, tuple[str, ...]]:
-        """The public lists that parameters (as JSON) name as datasets, by parameter: the items,
-        or for a taxonomy the group of each.
-
-        Raises UnknownDataset, WrongKind.
-        """
+        """The public lists that parameters (as JSON) refer to as datasets, by parameter: the
+        items, or for a taxonomy the group of each. Raises UnknownDataset, WrongKind."""
         lists_of: dict[str, tuple[str, ...]] = {}
         for name, value in params.items():
             if isinstance(value, dict) and set(value) == {"dataset"}:
@@ -122,10 +119,8 @@ class Datasets:
         return universe.groups
 
     async def check(self, dataset_id: str, request: DatasetRequest, sent: set[str]) -> Checked:
-        """Validate a received content; one at a time, in a thread.
-
-        Raises what the readers raise, WrongKind, DatasetRefused.
-        """
+        """Validate a received content, one at a time, in a thread. Raises what the readers
+        raise, WrongKind, DatasetRefused."""
         self.check_request(request)
         async with self.database.reading() as transaction:
             declaration = await self.resolved(transaction, request.declaration())
@@ -156,7 +151,7 @@ class Datasets:
         request: DatasetRequest,
         checked: Checked,
     ) -> DatasetRow:
-        """Keep a checked content: its row, its ledger and the ledger's event, in the caller's
+        """Store a checked content: its row, its ledger and the ledger's event, in the caller's
         transaction. Raises UnknownDataset for the revision, LedgerConflict."""
         kind, now = kind_of(request), self.clock.now()
         unit = request.privacy_unit or kind.default_privacy_unit
@@ -188,10 +183,8 @@ class Datasets:
         return row
 
     async def delete(self, dataset_id: str) -> None:
-        """Forget a dataset and its content; the ledger stays, and knows the content again.
-
-        Raises UnknownDataset, DatasetInUse.
-        """
+        """Delete a dataset and its content; the ledger stays, and recognises the content if it
+        is uploaded again. Raises UnknownDataset, DatasetInUse."""
         now = self.clock.now()
         async with self.database.begin() as transaction:
             await exclusive(transaction, LOCK)
@@ -205,14 +198,15 @@ class Datasets:
         await asyncio.to_thread(self.vault.remove, dataset_id)
 
     async def renew_key(self) -> None:
-        """Learn which storage key seals, before a content arrives. Raises StorageKeyUnavailable."""
+        """Read which storage key is current, before a content arrives. Raises
+        StorageKeyUnavailable."""
         async with self.database.reading() as transaction:
             await self.keys.refresh(transaction)
 
     async def reseal(self, row: DatasetRow) -> bool:
-        """Seal a content again with the current key; False if it was current.
+        """Encrypt a content again with the current key; False if that was already so.
 
-        Its keyed hash is renewed first: a file's header says that all is done. Raises
+        Its keyed hash is renewed first, as a file's header shows that everything is done. Raises
         StorageKeyWrong.
         """
         try:
@@ -240,7 +234,7 @@ class Datasets:
                     await store.rename_content(transaction, before, now)
 
     async def tidy(self) -> None:
-        """Remove contents that never became a dataset, or whose deletion was cut short."""
+        """Remove contents that never became a dataset, or whose deletion was interrupted."""
         async with self.database.reading() as transaction:
             live = await store.live_ids(transaction)
         await asyncio.to_thread(self._remove_others, lambda name: name in live)
@@ -282,7 +276,7 @@ class Datasets:
         unit: str,
         continued: DatasetRow | None,
     ) -> LedgerRow:
-        """The ledger that counts for a content: the one it has, else the one it continues, else a
+        """The ledger of a content: the one that it has, else the one that it continues, else a
         new one. Raises LedgerConflict."""
         hashed, existing = await self._known_ledger(transaction, checked, unit)
         ledger = existing or await self._ledger_for(transaction, unit, continued)
@@ -316,7 +310,7 @@ class Datasets:
     async def _found(
         self, transaction: Transaction, digest: bytes
     ) -> tuple[bytes, LedgerRow | None]:
-        """The keyed hash of now, and the ledger that is known under that of any generation."""
+        """The current keyed hash, and the ledger that is known under that of any generation."""
         hashes = await self.keys.content_hashes(transaction, digest)
         for hashed in hashes:
             existing = await store.ledger_by_content(transaction, hashed)

@@ -64,8 +64,8 @@ async def declare(
     revision_of: str | None,
     now: datetime,
 ) -> None:
-    """A dataset begins or continues its ledger; a budget, where one is given, is the limit from
-    then on. What was charged stays."""
+    """A dataset begins or continues its ledger; a given budget is the limit from then on.
+    Earlier charges stay."""
     payload: dict[str, Any] = {"purpose": purpose, "revision_of": revision_of}
     if budget is not None:
         amount = budget_amount(budget)
@@ -82,8 +82,8 @@ async def reserve(
     delta_e15: int,
     now: datetime,
 ) -> None:
-    """Reserve what a job will charge. Raises BudgetMissing, BudgetExceeded with the figures,
-    and UnknownDataset for one that was deleted."""
+    """Reserve what a job will charge. Raises BudgetMissing, BudgetExceeded with the figures, and
+    UnknownDataset for a deleted one."""
     if epsilon_micro < 0 or delta_e15 < 0:
         raise ValueError("an amount is not negative")
     ledger, accounts = await _locked(transaction, dataset_id)
@@ -103,7 +103,8 @@ async def reserve(
 
 
 async def charge(transaction: Transaction, dataset_id: str, job_id: str, now: datetime) -> bool:
-    """What a job reserved is spent; whether this was the first time. Every attempt may call it."""
+    """Charge what a job reserved; returns whether this was the first time. Every attempt may
+    call it."""
     ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs[job_id]
     if account.charged:
@@ -117,10 +118,8 @@ async def charge(transaction: Transaction, dataset_id: str, job_id: str, now: da
 
 
 async def give_back(transaction: Transaction, dataset_id: str, job_id: str, now: datetime) -> bool:
-    """End a reservation whose noise was never drawn; whether there was one to end.
-
-    Nothing comes back of what was charged.
-    """
+    """End a reservation whose noise was never drawn; returns whether there was one. Charged
+    amounts are never given back."""
     ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs.get(job_id)
     if account is None or account.charged or account.closed:
@@ -138,10 +137,8 @@ async def credit(
     delta_e15: int,
     now: datetime,
 ) -> None:
-    """Give back the rest of a charged job that its own published rule ended early.
-
-    Raises ValueError for more than is left of its charge: the caller is wrong, not the data.
-    """
+    """Give back the rest of a charged job that its own published rule ended early. Raises
+    ValueError for more than is left of its charge, which is an error of the caller."""
     ledger, accounts = await _locked(transaction, dataset_id)
     account = accounts.jobs[job_id]
     spent = account.spent
@@ -179,7 +176,7 @@ async def released_outside(transaction: Transaction, dataset_id: str) -> list[Ou
 
 
 async def open_jobs(transaction: Transaction, dataset_id: str) -> list[str]:
-    """Jobs that hold a reservation on this very dataset and have not drawn noise."""
+    """Jobs with a reservation on this dataset that have not drawn noise."""
     _, accounts = await _locked(transaction, dataset_id)
     return [
         job_id
@@ -195,10 +192,8 @@ async def deleted(transaction: Transaction, dataset_id: str, now: datetime) -> N
 
 
 async def statement(transaction: Transaction, dataset_id: str) -> answers.DatasetLedger:
-    """Budget, what is reserved, charged and left, and every event; amounts as decimal strings.
-
-    A dataset of a kind without a budget has no ledger: `budget` is null and there are no events.
-    """
+    """Budget, what is reserved, charged and left, and every event; amounts as decimal strings. A
+    dataset of a kind without a budget has no ledger: `budget` is null and there are no events."""
     ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
         nothing = format_amount(EpsilonDelta(0, 0))
@@ -244,10 +239,8 @@ async def verify(transaction: Transaction, dataset_id: str) -> Break | None:
 
 
 async def _locked(transaction: Transaction, dataset_id: str) -> tuple[LedgerRow, Accounts]:
-    """The ledger of a dataset, held until the transaction ends, and its accounts.
-
-    Raises BudgetMissing where the kind has none, LedgerBroken.
-    """
+    """The ledger of a dataset, locked until the transaction ends, and its accounts. Raises
+    BudgetMissing if the kind has none, LedgerBroken."""
     ledger = await store.ledger_of(transaction, dataset_id, lock=True)
     if ledger is None:
         raise BudgetMissing(extra={"dataset": dataset_id})
@@ -354,7 +347,7 @@ NOTHING = EpsilonDelta(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class JobAccount:
-    """One job. `closed`: its reservation was given back before anything was charged."""
+    """One job. `closed`: its reservation was ended before anything was charged."""
 
     dataset_id: str
     reserved: EpsilonDelta

@@ -129,7 +129,7 @@ class Vault:
 
 
 def expected_parts(form: Format, sent: set[str]) -> str | None:
-    """What is wrong with the names of the files that were sent; None if nothing is."""
+    """What is wrong with the names of the uploaded files; None if nothing is."""
     if not sent <= set(form.parts):
         return f"files named {' or '.join(form.parts)} are expected"
     if form.parts[-1] not in sent:
@@ -194,9 +194,12 @@ async def receive(
     settings: CoordinatorSettings,
     read: Callable[[Fields], Fields] = as_it_is,
 ) -> Received:
-    """Read the body and seal its content under the id; `read`: what the fields of a form mean, if
-    it is not the API's. Raises for any invalid body, and then a partial content may be left in the
-    vault for the caller to remove."""
+    """Read the body and encrypt its content under the id; `read`: how to read the fields of a form,
+    if it is not the API's.
+
+    Raises for any invalid body. A partial content can then be left in the vault for the caller
+    to remove.
+    """
     form = content_type(request)
     if form == FORM:
         return await _receive_form(request, vault, dataset_id, settings, read)
@@ -390,7 +393,8 @@ def _seal(writer: SealedWriter, content: bytes) -> None:
 
 
 def allowed(url: str, prefixes: tuple[str, ...]) -> bool:
-    """Whether an address is under a prefix; nothing that a server could read as another place."""
+    """Whether an address begins with an allowed prefix and has nothing that a server could
+    resolve to another place."""
     parts = urlsplit(url)
     plain = not parts.username and not parts.password and not parts.fragment
     steps = parts.path.replace("%2e", ".").replace("%2E", ".").split("/")

@@ -242,7 +242,7 @@ class Attempts:
     async def _found(
         self, transaction: Transaction, attempt_id: str, *, lock: bool = False
     ) -> tuple[AttemptRow, JobRow]:
-        """An attempt in progress. `lock` locks its job, always before the attempt."""
+        """An attempt in progress. `lock`: lock its job, always before the attempt."""
         attempt = await store.attempt(transaction, attempt_id)
         if attempt is None:
             raise AttemptRefused
@@ -276,7 +276,7 @@ class Attempts:
 
 
 def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> EpsilonDelta:
-    """The amount not spent by an algorithm that ended early, by its own published rule."""
+    """The amount that an algorithm did not spend because its own published rule ended it early."""
     charge = report.charged
     if price.kind != "budget" or charge is None or charge.reserved is None:
         return EpsilonDelta(0, 0)

@@ -110,8 +110,8 @@ class Dispatcher(Repeating):
                         await store.change_attempt(transaction, attempt_id, until=self._until())
 
     async def _is_lost(self, job: JobRow, attempt: AttemptRow | None) -> bool:
-        """Whether a running job needs another attempt. Ends a job that is being cancelled and whose
-        worker does not stop."""
+        """Whether a running job needs another attempt. Ends a job that is being cancelled but
+        whose worker does not stop."""
         now = self._clock.now()
         if job.cancelling is None:
             return not self._lives(attempt)

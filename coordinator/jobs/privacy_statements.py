@@ -42,8 +42,8 @@ UNVERIFIED = "the algorithm has no verified figure"
 
 
 class Price(WireModel):
-    """`budget`: (epsilon in 10^-6, delta in 10^-15) of the dataset's unit; `outside`: why no figure
-    covers the release; `free`: nothing is released."""
+    """`budget`: (epsilon in 10^-6, delta in 10^-15) of the dataset's unit; `outside`: why no
+    figure covers the release; `free`: nothing is released."""
 
     kind: Literal["budget", "outside", "free"]
     epsilon: int = 0
@@ -82,7 +82,7 @@ def price_of(report: PrivacyReport, unit: str | None, *, seeded: bool) -> Price:
 def stated(report: PrivacyReport, unit: str | None) -> Stated:
     """The line for this unit under the report's relation, else under add/remove.
 
-    A report may have a pure and an approximate line that both hold: the one by which the algorithm
+    A report can have a pure and an approximate line, both valid: the one by which the algorithm
     charges is used. Raises UnitNotProtected if no line has finite figures.
     """
     lines = []
@@ -299,8 +299,8 @@ def local(report: PrivacyReport, job_id: str, **details: Any) -> PrivacyReport:
 
 
 def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyReport:
-    """The statement of all rounds, of `epsilon` in total, predicted from that of the first query:
-    the guarantee of a round is in proportion to the epsilon that it asks for."""
+    """The predicted statement of all rounds, of `epsilon` in total, from that of the first
+    query: a round's guarantee is proportional to its epsilon."""
     charged = first.charged
     assert charged is not None
     assert charged.epsilon is not None
@@ -338,8 +338,9 @@ def foreseen(first: PrivacyReport, epsilon: Fraction, sums: int) -> PrivacyRepor
 def under_one_debit(
     first: PrivacyReport, query: Query, epsilon: Fraction, operators: Sequence[str] | None
 ) -> PrivacyReport:
-    """The statement of all rounds of a job that is debited once, from that of its first round: no
-    record spends more than `epsilon`, whatever is asked. Only pure figures are stated."""
+    """The statement of all rounds of a job that is debited once, from that of its first round:
+    no record spends more than `epsilon`, whatever the later rounds ask. Only pure figures are
+    stated."""
     costs = job_costs(query, epsilon, operators)
     lines = tuple(_of_job(line, costs) for line in first.verified)
     assert first.charged is not None
@@ -397,7 +398,7 @@ def _sum(lines: Sequence[VerifiedStatement]) -> VerifiedStatement:
 
 
 def _clamped(lines: Sequence[VerifiedStatement]) -> str | None:
-    """What clamping adds to delta in all rounds; None where no noise is clamped."""
+    """What clamping adds to delta in all rounds; None if no noise is clamped."""
     added = [Fraction(line.clamp_delta) for line in lines if line.clamp_delta is not None]
     return delta_amount(min(sum(added, Fraction(0)), Fraction(1))) if added else None
 

@@ -73,7 +73,7 @@ class Results:
             raise ValueError("the outcome cannot be read") from error
 
     def keep(self, job: JobRow, arrived: Path, packed: Packed, report: PrivacyReport) -> None:
-        """Write all parts and move them into place, replacing those of an earlier try."""
+        """Write all parts and move them into place, replacing those of an earlier attempt."""
         draft = self.directory / f"draft-{uuid4().hex}"
         for name in ("files", "plots", "private"):
             make_private_directory(draft / name)
@@ -125,7 +125,7 @@ class Results:
         return [name for name in names if not name.startswith("draft-")]
 
     def is_current(self, job_id: str) -> bool:
-        """Whether a job's evaluation, if it has one, is sealed with the key of now."""
+        """Whether a job's evaluation, if it has one, is encrypted with the current key."""
         try:
             return holds_current(self.directory / job_id / _SEALED, self.keys)
         except FileNotFoundError:
@@ -217,8 +217,8 @@ _ASKED: Final = ("algorithm", "version", "dataset", "stance")
 
 
 class ComparedKey(WireModel):
-    """A key and its value in each job, in JSON, null where a job has none; a value that is long is
-    told by its size and SHA-256."""
+    """A key and its value in each job, in JSON, null if a job has none; a long value is replaced
+    by its size and SHA-256."""
 
     key: str
     values: tuple[Any, ...]
@@ -319,8 +319,8 @@ async def succeeded(database: Database, job_id: str, *, operator: bool) -> JobRo
 
 
 def published(row: JobRow) -> PublishedJob:
-    """What depends on the data only through the mechanism; when and how long a job ran depends on
-    the data itself, and is for operators."""
+    """The part that depends on the data only through the mechanism. When and how long a job ran
+    depends on the data directly, so only operators see it."""
     return PublishedJob(**_published(row))
 
 
@@ -379,8 +379,8 @@ def price_shown(price: Price) -> JobPrice:
 
 
 def remaining_s(row: JobRow, now: datetime) -> int | None:
-    """Whole seconds that a job still takes at its pace so far; None where that says
-    nothing: it does not run, has hardly begun, or began again."""
+    """Whole seconds that a job will still take at its pace so far; None if there is no estimate:
+    it does not run, has hardly begun, or began again."""
     may_tell = row.state is JobState.RUNNING and row.attempts <= 1 and row.progress >= _TOLD_FROM
     if not may_tell or row.started is None:
         return None

@@ -65,7 +65,7 @@ Ready = Prepared | Asked
 
 
 class Submission:
-    """Checks and queues jobs: on a dataset kept here, or by `federated` at curators."""
+    """Checks and queues jobs: on a stored dataset, or by `federated` at curators."""
 
     def __init__(self, datasets: Datasets, keys: StorageKeys, federated: FederatedAsking) -> None:
         self._datasets, self._keys, self._federated = datasets, keys, federated
@@ -171,8 +171,8 @@ class Submission:
 def _with_declared_universe(
     algorithm: Algorithm, request: JobRequest, declaration: DatasetDeclaration
 ) -> dict[str, Any]:
-    """The parameters; a sound job without a universe takes the one that its dataset was declared
-    with. `paper` takes it from the data, as its source does."""
+    """The parameters; a sound job without a universe gets the one that its dataset declares.
+    `paper` takes it from the data, as its source does."""
     needs_one = "universe" in algorithm.params.model_fields and "universe" not in request.params
     if not needs_one or request.stance == "paper" or declaration.universe is None:
         return request.params

@@ -55,11 +55,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An event that is not in the ledger yet.
-
-    `first` and `count`: the run of roster numbers that it is about, if it is about curators;
-    `payload`: plain JSON values without floats.
-    """
+    """An event that is not in the ledger yet. `first` and `count`: the roster numbers that it
+    concerns, if it concerns curators; `payload`: plain JSON values without floats."""
 
     kind: Kind
     actor: str
@@ -140,7 +137,7 @@ def first_break(events: Iterable[Event], seq: int = 0, head: bytes = GENESIS) ->
 
 
 class MemberSet(NamedTuple):
-    """A set of roster numbers as an event has it: compact text, over `size` numbers."""
+    """A set of roster numbers in the form of an event: compact text, over `size` numbers."""
 
     text: str
     size: int
@@ -179,8 +176,9 @@ MOST_AMOUNT: Final = 9 * 10**9
 
 
 class Declaration(WireModel):
-    """A curator's declared figures: its epsilon per local release, the record sensitivity Delta of
-    its contribution, the largest contribution F there can be (default: max_readings * Delta)."""
+    """A curator's declared figures: its epsilon per local release, the record sensitivity Delta
+    of its contribution, and F, the largest possible contribution (default: max_readings *
+    Delta)."""
 
     epsilon: Exact
     sensitivity: Exact
@@ -214,7 +212,7 @@ class Declaration(WireModel):
 
 
 class Disclosure(WireModel):
-    """What the paper stance has a curator disclose: D, f(x), m. Private, for operators only."""
+    """What a curator discloses in the paper stance: D, f(x), m. Private, for operators only."""
 
     largest_reading: Exact
     total: Exact
@@ -238,8 +236,8 @@ class Disclosure(WireModel):
 
 
 def sealed(disclosure: Disclosure) -> tuple[str, str]:
-    """(digest, text) under which a disclosure is kept: its event holds the digest alone, and a
-    salt keeps that from being guessed."""
+    """(digest, text) under which a disclosure is stored: its event has only the digest, and a
+    salt prevents guessing."""
     body = secrets.token_hex(_SALT_BYTES) + disclosure.model_dump_json()
     return hashlib.sha256(body.encode()).hexdigest(), body
 
@@ -318,7 +316,7 @@ def exact_figures(
 
 @dataclass(frozen=True)
 class Figures:
-    """Where a ledger ends, and the digest by which a rebuilt state is compared."""
+    """The end of a ledger, and the digest by which a rebuilt state is compared."""
 
     seq: int
     head: bytes
@@ -350,7 +348,7 @@ class CheckpointStatement(WireModel):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it is stored. `doubted`: the rows before it did not verify once."""
+    """A checkpoint as stored. `doubted`: the rows before it once failed to verify."""
 
     figures: Figures
     version: int
@@ -366,7 +364,7 @@ class Checkpoint:
         return cls(figures, VERSION, content, signed.signature)
 
     def check(self, public_key: bytes) -> None:
-        """Raises ValueError for another version, and for one that this key did not sign."""
+        """Raise ValueError for another version, and for a checkpoint that this key did not sign."""
         if self.version != VERSION:
             raise ValueError(f"a checkpoint of version {self.version}")
         statement = _statement(self.figures, self.version, self.content)

@@ -54,10 +54,11 @@ class JobRequest(WireModel):
 
 
 class Assignment(WireModel):
-    """What the holder of an attempt's lease receives. `session` authorises its later requests.
+    """What the holder of an attempt's lease receives.
 
-    `lists`: the public lists that parameters name as datasets. `block_key` seals what it passes to
-    other workers. Limits: bytes of memory, seconds.
+    `session` authorises its later requests. `lists`: the public lists that parameters refer to
+    as datasets. `block_key` encrypts what it sends to other workers. Limits: bytes of memory,
+    seconds.
     """
 
     job: str

@@ -66,11 +66,9 @@ class Identities:
     async def followed(
         self, rows: Sequence[AggregatorRow], *, again: bool = False
     ) -> list[AggregatorRow]:
-        """The same aggregators, with their identities of now. `again`: ask all of them.
-
-        Raises IdentityForked until one is confirmed, IdentitySuperseded for one that was revoked,
-        and the error of the chain that an aggregator shows.
-        """
+        """The same aggregators, with their current identities. `again`: ask all of them. Raises
+        IdentityForked until one is confirmed, IdentitySuperseded for a revoked one, and the
+        error of the chain that an aggregator shows."""
         return [await self._followed(row, again) for row in rows]
 
     async def confirm(self, aggregator: str, compared: bytes) -> AggregatorRow:
@@ -84,8 +82,8 @@ class Identities:
         return await self._keep(row, pin, shown)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> AggregatorRow:
-        """Follow the chain of an aggregator that may be gone, shown by someone else. Raises
-        UnknownAggregator, and the error of the chain."""
+        """Follow the chain of an aggregator that may no longer exist, shown by someone else.
+        Raises UnknownAggregator, and the error of the chain."""
         row = await self._paired(aggregator)
         return await self._along(row, shown, self.clock.now())
 
@@ -98,8 +96,8 @@ class Identities:
         raise UnknownAggregator
 
     async def hand_over(self, peers: Sequence[Peer]) -> None:
-        """Give the aggregators of a round the coordinator's chain, and each other's. Who does not
-        take one says so when the round is opened."""
+        """Send the aggregators of a round the coordinator's chain, and each other's. An
+        aggregator that does not accept one reports it when the round is opened."""
         await self._hand_own(peers)
         await gather(
             peer.hand_identities(other.id, other.row.shown)
@@ -109,7 +107,8 @@ class Identities:
         )
 
     async def tell(self) -> tuple[str, ...]:
-        """Give all paired aggregators the coordinator's chain; those that did not take it."""
+        """Send all paired aggregators the coordinator's chain; returns those that did not accept
+        it."""
         async with self.database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
         return await self._hand_own([self.peers.of(row) for row in rows])
@@ -172,8 +171,8 @@ class Identities:
 
 
 def check_followed(row: AggregatorRow) -> None:
-    """Raise IdentityForked or IdentitySuperseded for an aggregator of which the coordinator knows
-    so; nobody is asked."""
+    """Raise IdentityForked or IdentitySuperseded for an aggregator whose identity the
+    coordinator knows to be forked or superseded; sends no request."""
     pin = row.pin or _pin(row)
     if pin.anchored is not None and pin.anchored.forked:
         raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
@@ -194,8 +193,8 @@ KEPT: Final = timedelta(seconds=10)
 
 
 class Health(WireModel):
-    """What was seen of an aggregator when this coordinator looked last. `fingerprint_seen`, in hex:
-    of the identity that it shows, which may differ from the paired one; `problem`: why it is not
+    """An aggregator at this coordinator's last check. `fingerprint_seen`, in hex: of the
+    identity that it shows, which may differ from the paired one; `problem`: why it is not
     reachable; `ahead_s`: how far its clock is ahead of the coordinator's, to a second."""
 
     reachable: bool
@@ -213,7 +212,8 @@ class _Look:
 
 
 class HealthLooks:
-    """Checks aggregators, each at most once in ten seconds, and at once with another identity."""
+    """Checks aggregators, each at most once in ten seconds, but immediately after a change of
+    its identity."""
 
     def __init__(self, peers: Peers, clock: Clock) -> None:
         self._peers, self._clock = peers, clock
@@ -226,8 +226,8 @@ class HealthLooks:
         again: bool = False,
         patience_s: float | None = SOON_S,
     ) -> list[Health]:
-        """The health of each, in order. `again`: now, however lately it was checked. `patience_s`:
-        how long someone waits for it; None: as long as requests of a round do."""
+        """The health of each, in order. `again`: check now, however recent the last check.
+        `patience_s`: how long a caller waits for it; None: as long as requests of a round do."""
         return list(await asyncio.gather(*(self._one(row, again, patience_s) for row in rows)))
 
     async def _one(self, row: AggregatorRow, again: bool, patience_s: float | None) -> Health:
@@ -259,7 +259,7 @@ class HealthLooks:
         )
 
     def _ahead_s(self, date: str) -> int | None:
-        """How far the date of an answer that just came is ahead; None for no date."""
+        """How far the date of an answer that just arrived is ahead; None for no date."""
         try:
             return round((parsedate_to_datetime(date) - self._clock.now()).total_seconds())
         except (ValueError, TypeError):
@@ -274,9 +274,8 @@ RETRY_S: Final = 60
 
 @dataclass(frozen=True)
 class Presence:
-    """What is known of a paired aggregator: `answered`, when it last did, None for not yet;
-    `away`, since when its silence lasts, None for one that answers; `problem`, why; `ahead_s`, how
-    far its clock is ahead."""
+    """A paired aggregator: `answered`, when it last did, None if not yet; `away`, since when it
+    has not answered, None if it answers; `problem`, why; `ahead_s`, how far its clock is ahead."""
 
     id: str
     answered: datetime | None = None
@@ -286,9 +285,9 @@ class Presence:
 
 
 class Attendance(Repeating):
-    """Asks all paired aggregators every ten seconds whether they answer, with the patience of a
-    round's requests: a name server that is slow once is no absence. Each process of a coordinator
-    knows it for itself."""
+    """Asks all paired aggregators every ten seconds whether they answer, with the timeout of a
+    round's requests, so that one slow name lookup is no absence. Each process of a coordinator
+    asks for itself."""
 
     def __init__(self, database: Database, health: HealthLooks, clock: Clock) -> None:
         super().__init__("attendance", _logger, KEPT.total_seconds())
@@ -373,7 +372,7 @@ class SealKeyMirror:
     peers: Peers
 
     async def key(self, digest: bytes) -> bytes:
-        """1,216 bytes. Raises UnknownSealKey, or AggregatorUnreachable where the aggregator does
+        """1,216 bytes. Raises UnknownSealKey, or AggregatorUnreachable if the aggregator does
         not show what it signed."""
         async with self.database.reading() as transaction:
             row = await store.seal_key(transaction, digest)
@@ -396,8 +395,8 @@ class SealKeyMirror:
         return content
 
     async def hand_over(self, peers: Sequence[Peer], descriptor: RoundDescriptor) -> None:
-        """Give the aggregators of a round each other's keys. What cannot be had or given now is
-        omitted: an aggregator without a key reports that when the round is opened."""
+        """Send the aggregators of a round each other's keys. A key that cannot be fetched or
+        sent now is omitted: an aggregator without a key reports that when the round is opened."""
         hashes = {entry.id: entry.seal.public_key_hash for entry in descriptor.aggregators}
         public_keys = await gather(self.key(key_hash) for key_hash in hashes.values())
         contents = dict(zip(hashes, public_keys, strict=True))

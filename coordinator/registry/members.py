@@ -72,7 +72,7 @@ OPERATOR = "operator"
 
 class AggregatorRequest(WireModel):
     """Pair an aggregator: its address, the token that it issued for this coordinator, and the
-    fingerprint of its identity as its operator gave it."""
+    fingerprint of its identity as its operator stated it."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
     token: Annotated[str, Field(min_length=32, max_length=512)]
@@ -208,8 +208,8 @@ async def _enrol(
 
 
 async def _replaced(transaction: Transaction, request: Enrolment, now: datetime) -> tuple[int, int]:
-    """Give a party another identity: (its first number, roster version). Its tokens so far end.
-    Raises UnknownParty, EnrolmentRefused for other curators."""
+    """Replace the identity of a party: (its first number, roster version). Its earlier tokens
+    end. Raises UnknownParty, EnrolmentRefused for other curators."""
     existing = await store.party(transaction, request.party)
     if existing is None or existing.left is not None:
         raise UnknownParty
@@ -228,7 +228,7 @@ async def _replaced(transaction: Transaction, request: Enrolment, now: datetime)
 
 
 async def leave(database: Database, registry: Registry, party: str) -> None:
-    """A party leaves; its tokens end, its numbers are never given again. Raises UnknownParty."""
+    """A party leaves; its tokens end, its numbers are never assigned again. Raises UnknownParty."""
     now = registry.clock.now()
     async with database.begin() as transaction:
         await exclusive(transaction, ROSTER)
@@ -243,10 +243,8 @@ async def leave(database: Database, registry: Registry, party: str) -> None:
 
 
 async def come_back(database: Database, registry: Registry, party: str) -> str:
-    """Readmit a party that left, with its numbers and its old ledger; its new token.
-
-    The identity belongs to the data: a party that leaves and joins again keeps what was spent.
-    """
+    """Readmit a party that left, with its numbers and its old ledger; its new token. The ledger
+    follows the identity: a party that leaves and joins again keeps what it spent."""
     async with database.begin() as transaction:
         await exclusive(transaction, ROSTER)
         await exclusive(transaction, LOCK)
@@ -270,7 +268,7 @@ async def come_back(database: Database, registry: Registry, party: str) -> str:
 
 
 async def _departures(transaction: Transaction, ledger: Ledger, party: PartyRow) -> list[Draft]:
-    """The events of a party's leaving: of each run of its curators that had not left before."""
+    """The events of a party's leaving: for each run of its curators that had not left before."""
     state = await ledger.current(transaction)
     present = state.roster.members()[party.first : party.first + party.curators]
     return [
@@ -282,7 +280,7 @@ async def _departures(transaction: Transaction, ledger: Ledger, party: PartyRow)
 async def _enrolled_before(
     transaction: Transaction, registry: Registry, granted: GrantRow, request: Enrolment
 ) -> tuple[int, int]:
-    """(first number, roster version) of the same enrolment, whose tokens so far end."""
+    """(first number, roster version) of the same enrolment, whose earlier tokens end."""
     party_row = await store.party(transaction, request.party)
     if (
         party_row is None
@@ -315,10 +313,8 @@ _logger = get_logger("tacit.coordinator.parties")
 async def follow_party(
     database: Database, registry: Registry, party: str, shown: PartyChain
 ) -> bytes:
-    """Follow a party's links; its key from now on. The same again changes nothing.
-
-    Raises what `follow_party` raises, and UnknownParty.
-    """
+    """Follow a party's links; its current key. A repetition changes nothing. Raises what
+    `follow_party` raises, and UnknownParty."""
     now = registry.clock.now()
     key: bytes | None = None
     async with database.begin() as transaction:
@@ -362,7 +358,7 @@ async def find_group(transaction: Transaction, name: str) -> GroupRow:
 
 
 def bitmap(row: GroupRow) -> bytes:
-    """The members of a group, over the roster numbers there were when it was made."""
+    """The members of a group, over the roster numbers that existed when it was made."""
     return sets.decompressed(row.members, row.size)
 
 

@@ -48,7 +48,7 @@ _logger = get_logger("tacit.coordinator.identity")
 
 
 class ToldAnswer(IdentityAnswer):
-    """The identity of now. `untold`: aggregators that did not take the chain yet; they are given it
+    """The current identity. `untold`: aggregators that did not accept the chain yet; it is sent
     again before their next round."""
 
     untold: tuple[str, ...]
@@ -57,7 +57,7 @@ class ToldAnswer(IdentityAnswer):
 async def commit(
     registry: Registry, identities: Identities, following: HybridPublicKey
 ) -> ToldAnswer:
-    """Commit to the next pair; the same again changes nothing. Raises NextKeyCommitted."""
+    """Commit to the next pair of keys; a repetition changes nothing. Raises NextKeyCommitted."""
     own_table = registry.own
     done = await own_identity.commit(own_table, Role.COORDINATOR, registry.deployment, following)
     return ToldAnswer(**dict(done), untold=await identities.tell())
@@ -66,7 +66,7 @@ async def commit(
 async def rotate(
     registry: Registry, identities: Identities, erasure: Erasure, request: SuccessorRequest
 ) -> ToldAnswer:
-    """Replace the identity; the same request again finishes what a crash left, and changes nothing
+    """Replace the identity; a repetition completes what a crash interrupted, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted."""
     own_table, asked = registry.own, request.replacement()
     async with own_table.database.begin() as transaction:
@@ -86,7 +86,7 @@ async def rotate(
 
 
 class RevokedAnswer(RevocationAnswer):
-    """`untold`: aggregators that did not take the revocation; their operators end the pairing."""
+    """`untold`: aggregators that did not accept the revocation; their operators end the pairing."""
 
     untold: tuple[str, ...]
 
@@ -94,8 +94,8 @@ class RevokedAnswer(RevocationAnswer):
 async def end(
     registry: Registry, identities: Identities, erasure: Erasure, request: RevocationRequest
 ) -> RevokedAnswer:
-    """Revoke the identity: unfinished rounds end, and none is opened any more. The same request
-    again finishes what a crash left. Raises as `rotate`."""
+    """Revoke the identity: unfinished rounds end, and no round is opened any more. A repetition
+    completes what a crash interrupted. Raises as `rotate`."""
     own_table = registry.own
     async with own_table.database.begin() as transaction:
         await exclusive(transaction, LOCK)
@@ -109,7 +109,8 @@ async def end(
 
 
 class Sweeper(Repeating):
-    """Does again what a crash or an open reader left of a replacement, also by another process."""
+    """Completes a replacement that a crash or an open reader interrupted, also one by another
+    process."""
 
     def __init__(self, own_identities: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
         super().__init__("identity_sweep", _logger, SWEEP_S)

@@ -184,7 +184,7 @@ async def read_evidence(
 
 
 async def _given(view: View, curator_id: str, after: int | None) -> dict[str, Any]:
-    """What the page of a curator shows, from the answers behind the one with the key `after`."""
+    """The content of a curator's page, from the answers after the one with the key `after`."""
     default, now = await view.policies.current(), view.clock.now()
     async with view.database.reading() as transaction:
         row, party = await view.find(transaction, curator_id)
@@ -245,10 +245,10 @@ def _left(spent: str, most: str, currency: str) -> dict[str, str]:
 
 
 def left_of(unit: PrivacyUnit, stated: UnitStatement) -> dict[str, Any]:
-    """What is left of a period, of one unit of the ledger statement, by each of its limits.
+    """What is left in a period, of one unit of the ledger statement, under each of its limits.
 
-    `hundred`: of 100 guesses the most that are right, of those who saw all answers of the period
-    with a proven bound. It is not rounded to whole ones: 99.95 is not knowing.
+    `hundred`: the largest number of right guesses among 100, by someone who saw all answers of
+    the period with a proven bound. It is not rounded to a whole number: 99.95 is not certainty.
     """
     spent, limit = stated.period, stated.limits.period
     right = guess([(spent.epsilon, spent.delta)], (spent.rho, spent.rho_delta))

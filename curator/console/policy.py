@@ -59,7 +59,8 @@ SAID: Final = {
 
 @dataclass(frozen=True)
 class Subject:
-    """Whose policy a page is about: of the whole process, or one curator's, and by whom."""
+    """Whose policy a page shows: that of the whole process, or one curator's, and who changes
+    it."""
 
     path: str
     of: tuple[CuratorRow, PartyRow] | None
@@ -105,7 +106,7 @@ async def show_curator_policy(view: AnyView, curator_id: str) -> Response:
 
 @router.post("/curators/{curator_id}/policy")
 async def change_curator_policy(view: AnyView, curator_id: str) -> Response:
-    """Try the caller's policy for a curator on the past, set it, or delete it."""
+    """Try the caller's policy for a curator on past rounds, set it, or delete it."""
     form, subject = await view.form(), await _subject(view, curator_id)
     assert subject.of is not None
     name, default = subject.of[0].id, await view.policies.current()
@@ -222,7 +223,7 @@ async def _show(
 
 
 def _right(limit: Limit) -> str | None:
-    """How often a guess is right at most within a limit; None where there is none."""
+    """The largest share of right guesses within a limit; None without a limit."""
     points, zcdp = [], None
     if limit.epsilon is not None:
         points.append((format_exact(limit.epsilon), format_exact(limit.delta or Fraction(0))))

@@ -152,7 +152,8 @@ CSV_COLUMNS: Final = ("time", "device", "register", "value", "unit")
 
 @dataclass(frozen=True)
 class Use:
-    """An answer whose window holds a reading; clamped: the reading lies beyond its bounds."""
+    """An answer whose window contains a reading; clamped: the reading is beyond the query's
+    bounds."""
 
     round: str
     query: str
@@ -172,8 +173,8 @@ class OwnReading:
 
 @dataclass(frozen=True)
 class DaySum:
-    """What all devices read on a day, of how many readings: of amounts the sum, of states the
-    mean; None without a reading."""
+    """The readings of all devices on a day, and their number: for amounts the sum, for states
+    the mean; None without a reading."""
 
     day: date
     value: Fraction | None
@@ -189,7 +190,7 @@ class DaySum:
 
 @dataclass(frozen=True)
 class Cell:
-    """A day of a device, and the cursor of the page on which it is listed first."""
+    """A day of a device, and the cursor of the page on which it first appears."""
 
     of: Day
     cursor: str
@@ -249,7 +250,7 @@ async def download_own_readings(view: OwnerView, curator_id: str, register: str)
 
 
 async def _lines(database: Database, register: str, calendar_kept: Kept) -> AsyncIterator[str]:
-    """The table in pieces, each read by itself: a slow reader keeps no transaction open."""
+    """The table in pieces, each read in a transaction of its own: a slow reader keeps none open."""
     names = {device.device: device.id for device in calendar_kept.devices}
     first = min((device.first for device in calendar_kept.devices), default=0)
     before: int | None = max((device.time for device in calendar_kept.devices), default=0) + 1
@@ -301,7 +302,7 @@ async def _page(
 
 
 def _values_of(stored: store.Stored) -> Iterator[tuple[datetime, int, str]]:
-    """Time, device and value of readings; of a vector how many values it has."""
+    """Time, device and value of readings; for a vector the number of its values."""
     columns = (stored.times, stored.devices, stored.quantities, stored.places)
     for time, device, quantity, places in zip(*(each.tolist() for each in columns), strict=True):
         value = f"{places} values" if places else format_exact(Fraction(quantity, NANO))
@@ -320,7 +321,7 @@ def _uses(
 
 
 def _weeks(device: DeviceDays, sheet: Sheet) -> list[list[Cell | None]]:
-    """The days of a device in weeks from Monday on; None where the calendar has no day."""
+    """The days of a device in weeks from Monday on; None for days outside the calendar."""
     cells: list[Cell | None] = [None] * device.days[0].day.weekday()
     cells += [
         Cell(day, encode_cursor(int(end)))
@@ -395,7 +396,7 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Field:
-    """A parameter of an import: `choices` where there are few, `default` where it has one."""
+    """A parameter of an import: its `choices` if they are few, its `default` if it has one."""
 
     name: str
     help: str

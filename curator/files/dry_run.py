@@ -34,8 +34,8 @@ FIRST = 10
 
 @dataclass(frozen=True)
 class DrySum:
-    """Readings of one meter on one day of the map's zone, or of UTC. `total` is their sum; of a
-    counter, its last total."""
+    """Readings of one meter on one day of the map's zone, or of UTC. `total` is their sum; for a
+    counter, its last reading."""
 
     day: str
     meter: str
@@ -47,7 +47,8 @@ class DrySum:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The outcome: counts and faults, the first readings (time, meter, value) and sums a day."""
+    """The outcome: counts and faults, the first readings (time, meter, value) and the sums of
+    days."""
 
     counts: ImportedReadings
     first: tuple[tuple[str, str, str], ...]

@@ -43,7 +43,7 @@ READERS: Final[dict[str, Callable[[MeterMap], MeterReader]]] = {
 
 
 class Spool:
-    """A file that can be read several times. Without a name, so gone with the process."""
+    """A file that can be read several times. It has no name, so it disappears with the process."""
 
     def __init__(self, settings: CuratorSettings) -> None:
         directory = str(settings.data_dir) if settings.data_dir.is_dir() else None
@@ -81,10 +81,11 @@ class Importer:
     async def take(
         self, chunks: AsyncIterator[bytes], options: ImportOptions, caller: Principal, *, xml: bool
     ) -> Progress:
-        """Read a file to its end. `xml`: its media type is Green Button's; options may override it.
+        """Read a file to its end.
 
-        Raises Invalid or BadImport for a map that means nothing, and BadImport, which then shows
-        the progress, for a file that is none of this map or damaged, of which nothing is stored.
+        `xml`: its media type is Green Button's; options may override it. Raises Invalid or
+        BadImport for an invalid map; and BadImport, which then shows the progress, for a file
+        that does not fit the map or is damaged, of which nothing is stored.
         """
         progress = self.imports.begin(options.import_id)
         spool = Spool(self.settings)

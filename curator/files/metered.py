@@ -70,8 +70,9 @@ class MeterMap(FeedMap):
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Readings of one register of a meter. `point` finds the curator; `device` is the curator's own
-    name where it is empty; `element`: what the format calls the register. One object each."""
+    """Readings of one register of a meter. `point` determines the curator; `device` is the
+    curator's own name if it is empty; `element`: the format's name of the register. One object
+    each."""
 
     point: str
     device: str
@@ -91,7 +92,7 @@ class Rows:
 
 
 class Found:
-    """What a reader has found and nobody has taken yet. `lines` of the file so far."""
+    """What a reader has found and the caller has not yet taken. `lines` of the file so far."""
 
     def __init__(self) -> None:
         self.series: dict[Series, Rows] = {}
@@ -124,7 +125,7 @@ class Found:
 
 
 class MeterReader(Protocol):
-    """Reads one file. Raises BadImport for one that is damaged, or of another format."""
+    """Reads one file. Raises BadImport for a damaged file or another format."""
 
     found: Found
 
@@ -187,7 +188,7 @@ class MeterImport(FileImport):
         self._rejected: Counter[int] = Counter()
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read a body to its end. Raises BadImport if it is no file of the format."""
+        """Read a body to its end. Raises BadImport if it is not a file of the format."""
         settings = self._settings
         plain = files.plain_chunks(
             chunks, settings.import_max_plain_bytes, settings.import_max_ratio

@@ -42,10 +42,8 @@ _OF_METERS: Final = frozenset(
 
 
 class ImportOptions(BaseModel):
-    """As they are in the address: texts and numbers, whose meaning the maps of the formats check.
-
-    The order of the fields is that of the parameters in the API document.
-    """
+    """The options in the address: texts and numbers; the maps of the formats check their
+    meaning. The order of the fields is that of the parameters in the API document."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     """A parameter that is not known, such as a column that is spelled wrong, is not passed over."""
@@ -141,11 +139,13 @@ class ImportOptions(BaseModel):
         return _map(ColumnMap, parameters)
 
     def feed_map(self) -> FeedMap:
-        """Whose the usage points of a Green Button file are. Raises Invalid or BadImport."""
+        """Which curator each usage point of a Green Button file belongs to. Raises Invalid or
+        BadImport."""
         return _map(FeedMap, self._owners())
 
     def nem_map(self) -> NemMap:
-        """Whose the NMIs of a NEM12 file are, and its qualities. Raises Invalid or BadImport."""
+        """Which curator each NMI of a NEM12 file belongs to, and its qualities. Raises Invalid
+        or BadImport."""
         parameters = self._owners()
         return _map(
             NemMap, parameters if self.accept is None else {**parameters, "accept": self.accept}

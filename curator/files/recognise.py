@@ -30,7 +30,7 @@ _METERS: Final = ("device", "meter", "meter_id", "nmi", "mpan")
 
 @dataclass(frozen=True)
 class Recognised:
-    """The format, the parameters that the file shows, and in words what it is and why."""
+    """The format, the parameters that can be read from the file, and an explanation in words."""
 
     form: Form
     parameters: Mapping[str, Any]
@@ -38,7 +38,8 @@ class Recognised:
 
 
 def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
-    """What a file looks like. `head`: its beginning in UTF-8; `given`: the map, which decides."""
+    """The likely format of a file. `head`: its beginning in UTF-8; `given`: the map, which
+    decides."""
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     looks = _other(head, text)
     wanted = given.get("form")
@@ -141,7 +142,7 @@ _STATISTICS: Final = re.compile(r'"(?:change|sum|mean|state)"\s*:')
 
 
 def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """The cells of each line; a line of quotes that are not closed is one cell."""
+    """The cells of each line; a line with unclosed quotes is one cell."""
     rows = []
     for line in lines:
         try:
@@ -152,8 +153,8 @@ def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def _delimiter(lines: Sequence[str], parameters: Mapping[str, Any]) -> str:
-    """The given one; else that by which the most lines, and more than half, have the same number
-    of cells: in a decimal comma the header and whole numbers have no part."""
+    """The given one; else that with which the most lines, and more than half, have the same
+    number of cells. A decimal comma occurs neither in the header nor in whole numbers."""
     if "delimiter" in parameters:
         named = str(parameters["delimiter"])
         return "\t" if named in ("tab", "\\t") else named[:1] or ","

@@ -34,15 +34,15 @@ _ROW: Final = np.dtype([("time", "<i8"), ("quantity", "<i8"), ("device", "<i4")]
 
 
 class FileImport(Protocol):
-    """Reads one file into `Waiting`. Raises BadImport for one that is damaged."""
+    """Reads one file into `Waiting`. Raises BadImport for a damaged one."""
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a file to its end."""
 
 
 class ReadingStore(Protocol):
-    """What an import needs of the intake. `curator.intake.intake.Intake` is one; a dry run has
-    another, which holds readings in memory."""
+    """What an import needs of the intake. `curator.intake.intake.Intake` implements it; a dry
+    run uses one that keeps readings in memory."""
 
     @property
     def times(self) -> Times:
@@ -64,7 +64,8 @@ class ReadingStore(Protocol):
         """Keys of devices, by curator key and name."""
 
     async def store_columns(self, columns: Columns, register: str, unit: str) -> Counter[Status]:
-        """Amounts or states, sorted by time and device. Raises BadItem for another dimension."""
+        """Amounts or states, sorted by time and device. Raises BadItem for a unit of another
+        dimension."""
 
     async def store_totals(
         self, columns: Columns, register: str, unit: str, rollover: int | None
@@ -86,8 +87,8 @@ class Booking:
 
 
 class Waiting:
-    """The readings of one file until its end is known: in a temporary file without a name, which
-    is gone with the process. Devices have numbers of this import until then."""
+    """The readings of one file until its end is known, in a temporary file without a name, which
+    disappears with the process. Until then devices have numbers of this import."""
 
     def __init__(self, store: ReadingStore, directory: Path) -> None:
         self._store = store
@@ -105,7 +106,8 @@ class Waiting:
         return [numbers.setdefault(device, len(numbers)) for device in pairs]
 
     def add(self, booking: Booking, times: Ints, devices: Ints | int, quantities: Ints) -> None:
-        """Readings in the order of the file; of one time and device the first one counts."""
+        """Add readings in the order of the file; of several with the same time and device the
+        first counts."""
         rows = np.empty(times.size, _ROW)
         rows["time"], rows["quantity"], rows["device"] = times, quantities, devices
         self._fresh.setdefault(booking, []).append(rows)

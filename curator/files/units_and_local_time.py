@@ -47,7 +47,7 @@ class Moment:
 
 @lru_cache(maxsize=100_000)
 def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
-    """The instants that a naive local time may mean: none, one, or two in their order."""
+    """The instants that a naive local time can mean: none, one, or two in their order."""
     instants: list[Moment] = []
     for fold, letter in ((0, "A"), (1, "B")):
         local = wall.replace(tzinfo=zone, fold=fold)
@@ -64,7 +64,7 @@ def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
 
 
 def begin_of_gap(wall: datetime, zone: ZoneInfo) -> int | None:
-    """The moment of a change, if `wall` is the first local time that it skips."""
+    """The instant of a change of the clocks, if `wall` is the first local time that it skips."""
     if moments(wall, zone):
         return None
     local = wall.replace(tzinfo=zone, fold=0)
@@ -140,7 +140,7 @@ RegisterName: TypeAlias = Annotated[str, AfterValidator(_register)]
 
 
 class Declared(WireModel):
-    """Register, unit and kind of all readings; unit and kind must suit the register."""
+    """Register, unit and kind of all readings; unit and kind must fit the register."""
 
     register_name: RegisterName = Field(units.DEFAULT, alias="register")
     unit: Unit

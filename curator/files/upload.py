@@ -36,7 +36,8 @@ class _Plain:
 async def plain_chunks(
     chunks: AsyncIterator[bytes], max_plain: int, max_ratio: int
 ) -> AsyncIterator[bytes]:
-    """The plain bytes of a body, by its first bytes gzip, xz or as it is. Raises BadImport."""
+    """The plain bytes of a body, which its first bytes show to be gzip, xz or plain. Raises
+    BadImport."""
     decoder: Decompressor | _Plain | None = None
     head, received, produced, blank = b"", 0, 0, 0
     async for chunk in chunks:
@@ -65,8 +66,8 @@ async def plain_chunks(
 
 
 async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterator[bytes]:
-    """The file after its first lines, which are no rows. Raises BadImport for an endless
-    line among them."""
+    """The file after its first lines, which are not rows. Raises BadImport if one of these never
+    ends."""
     rest = b""
     async for chunk in chunks:
         if not skipped:
@@ -103,8 +104,7 @@ async def uploaded(request: Request) -> AsyncIterator[bytes]:
 async def form_with_file(request: Request) -> tuple[dict[str, str], AsyncIterator[bytes]]:
     """The fields of a form that come before its file, and the file's bytes as they arrive.
 
-    Raises BadImport for a body that is no such form; the iterator does, too, for one that breaks
-    off.
+    Raises BadImport for any other body; the iterator also for one that breaks off.
     """
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
@@ -141,7 +141,7 @@ def _feed(parser: MultipartParser, chunk: bytes) -> None:
 
 
 class _Parts:
-    """Collects the first part that carries a file name, and the fields before it."""
+    """Collects the first part that has a file name, and the fields before it."""
 
     def __init__(self) -> None:
         self.found = False
@@ -238,7 +238,8 @@ class Progress:
         *,
         element: str | None = None,
     ) -> None:
-        """Report a place (of XML its element); all are counted, the first ones listed."""
+        """Record an error at a line (in XML: an element); all are counted, the first ones
+        listed."""
         self.rejected += count
         if len(self.errors) < self._max_errors:
             named = {} if element is None else {"element": element}

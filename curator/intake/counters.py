@@ -125,8 +125,8 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
 async def _known(
     transaction: Transaction, register: int, sent: Mapping[int, Sequence[Sent]]
 ) -> dict[int, list[Total]]:
-    """By device, the stored readings that can change what is booked: the neighbours of those sent,
-    or all within two hours before and after, where the counter may have dipped for an hour."""
+    """By device, the stored readings that can change the amounts: the neighbours of the new
+    ones, or all within two hours before and after if the counter may have dipped for an hour."""
     spans = [
         (device, min(each.time for each in items), max(each.time for each in items))
         for device, items in sent.items()
@@ -158,9 +158,11 @@ async def _around(
 async def take_totals(
     transaction: Transaction, sent: Mapping[Meter, Sequence[Sent]], curators: Mapping[int, int]
 ) -> dict[Meter, Merged]:
-    """Store readings of many counters and the resulting deltas. `curators` maps each device to its
-    curator; the transaction has locked them (`lock_curators`), so what is known does not change
-    meanwhile."""
+    """Store readings of many counters and the resulting deltas.
+
+    `curators` maps each device to its curator. The transaction has locked them
+    (`lock_curators`), so stored readings do not change meanwhile.
+    """
     result: dict[Meter, Merged] = {}
     totals: list[tuple[int, int, int, int, int | None]] = []
     rows: list[Row] = []
@@ -187,11 +189,11 @@ async def take_totals(
 async def take_columns(
     transaction: Transaction, register: int, columns: Columns, rollover: int | None
 ) -> NDArray[np.int8]:
-    """The same for totals of one register, as columns by time: their outcomes, as the places of
+    """As `take_totals` for one register, as columns by time: their outcomes, as the indices of
     ACCEPTED, DUPLICATE and CONFLICT in `OUTCOMES`. Nothing is corrected.
 
-    A counter that does not fall, as nearly all do, is booked by column; of the others what is
-    booked follows from `merge_totals`.
+    A counter that never falls, as nearly all, is processed by column; the amounts of the others
+    follow from `merge_totals`.
     """
     devices, first, place = np.unique(columns.devices, return_index=True, return_inverse=True)
     last = columns.times.size - 1 - np.unique(columns.devices[::-1], return_index=True)[1]

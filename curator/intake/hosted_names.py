@@ -159,7 +159,7 @@ class Hosted:
         return None if key == ABSENT else key
 
     def curators(self, names: Sequence[str]) -> dict[str, int]:
-        """The keys of those names that are hosted curators': for many, faster than one by one."""
+        """The keys of the names that are hosted curators: for many, faster than one by one."""
         keys = self._curators.find_all(names).tolist()
         return {name: key for name, key in zip(names, keys, strict=True) if key != ABSENT}
 
@@ -171,7 +171,7 @@ class Hosted:
     async def devices(
         self, transaction: Transaction, devices_wanted: Sequence[Device]
     ) -> dict[Device, int]:
-        """Keys of devices, made where they are new; `remember` them after the commit."""
+        """Keys of devices, created for new ones; `remember` them after the commit."""
         pairs = list(dict.fromkeys(devices_wanted))
         keys = self._find(pairs)
         missing = [pairs[index] for index in np.flatnonzero(keys == ABSENT).tolist()]

@@ -144,13 +144,13 @@ class Intake:
         return self.hosted.curator(name) is not None
 
     def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
-        """The keys of those of many names that `curator_of` would find for the caller."""
+        """The keys of those of many names for which `curator_of` would return one to the caller."""
         if not caller.has(Scope.OPERATOR):
             names = [name for name in names if name == caller.subject]
         return self.hosted.curators(names)
 
     def randoms(self, count: int) -> list[int]:
-        """Random ids that fix the order of readings of one instant, once and for all."""
+        """Random ids that fix the order of readings of one instant permanently."""
         words: list[int] = self._words(count).tolist()
         return words
 
@@ -159,7 +159,7 @@ class Intake:
 
     async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
         """Store a batch; one answer per item, after the commit. `BadItem`s among the raw items
-        are rejections that were found before."""
+        are earlier rejections."""
         return await self.take_sent([(raw, caller) for raw in raws])
 
     async def take_sent(self, sent: Sequence[tuple[Any, Principal]]) -> list[Answer]:
@@ -250,7 +250,7 @@ class Intake:
         devices: dict[tuple[int, str], int],
         registers: dict[str, KeptRegister],
     ) -> tuple[list[tuple[int, Status]], set[int]]:
-        """A status each, and which replaced another reading; by the index of the item."""
+        """A status for each item, and which replaced another reading, by the item's index."""
         indices: list[int] = []
         rows: list[Row] = []
         corrections: set[int] = set()
@@ -323,8 +323,11 @@ class Intake:
         unit: str,
     ) -> Counter[Status]:
         """Bulk: (times, device keys, curator keys, quantities) of one register and unit, sorted by
-        time and device. Answers how many were new, and how many not. Raises BadItem if the unit is
-        not one of the register."""
+        time and device.
+
+        Returns how many were new, and how many not. Raises BadItem if the unit does not fit the
+        register.
+        """
         times, devices, owners, quantities = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
             shard = await store.lock_curators(transaction, owners)
@@ -350,8 +353,8 @@ class Intake:
         unit: str,
         rollover: int | None,
     ) -> Counter[Status]:
-        """The same for totals of counters, of which the differences are booked. `rollover` in
-        nano-units."""
+        """As `store_columns` for totals of counters, whose differences are recorded. `rollover`
+        in nano-units."""
         times, devices, owners, totals = columns
         async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
             shard = await store.lock_curators(transaction, owners)
@@ -372,7 +375,7 @@ class Intake:
         columns: tuple[Ints, Ints, Ints, Ints],
         outcomes: Mapping[Status, NDArray[np.bool_]],
     ) -> None:
-        """Count what became of readings, for their owners and for the flow of readings."""
+        """Count readings by outcome, for their owners and for the flow of readings."""
         times, devices, owners, _ = columns
         keys, place = np.unique(owners, return_inverse=True)
         counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
@@ -398,8 +401,8 @@ class Intake:
         await intake_counts.note(transaction, self._clock.now(), shard, words, newest)
 
     async def count_rejected(self, counts: Counter[int], rows: int) -> None:
-        """Add rejections of an import to what owners see, by curator, and all its `rows` that were
-        rejected to the flow of readings."""
+        """Add the rejections of an import: by curator to what owners see, and all `rows` to the
+        flow of readings."""
         if not rows:
             return
         async with self._store.begin() as transaction:
@@ -457,7 +460,8 @@ def _tallies(tally: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
 async def together(
     intake: Intake, requests: Sequence[tuple[Sequence[Any], Principal]]
 ) -> list[list[Answer]]:
-    """The items of several requests in one transaction; the answers of each, counted from 0."""
+    """Store the items of several requests in one transaction; the answers of each, counted from
+    0."""
     answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
     answers_of, begin = [], 0
     for raws, _ in requests:
@@ -485,10 +489,8 @@ async def after_release(
     times: Sequence[int] | Ints,
     owners: Sequence[int] | Ints,
 ) -> NDArray[np.bool_]:
-    """Which of these readings are in a window that their curator has contributed before.
-
-    `times`: microseconds since 1970; `owners`: curator keys, one each.
-    """
+    """Which of these readings are in a window to which their curator has contributed already.
+    `times`: microseconds since 1970; `owners`: curator keys, one each."""
     if not len(times):
         return np.zeros(0, np.bool_)
     at, keys = np.array(times, np.int64), np.array(owners, np.int64)

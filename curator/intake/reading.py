@@ -58,7 +58,7 @@ _WHOLE: Final = Decimal(1)
 
 @dataclass(frozen=True)
 class Times:
-    """Which times a reading may have, `earliest` to `latest`, in microseconds since 1970."""
+    """Which times a reading can have, `earliest` to `latest`, in microseconds since 1970."""
 
     earliest: int
     latest: int
@@ -84,7 +84,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Item:
-    """A reading that is well formed. `quantity` and `rollover` in nano-units, time in us."""
+    """A well-formed reading. `quantity` and `rollover` in nano-units, time in us."""
 
     curator: str | None
     device: str | None
@@ -104,7 +104,7 @@ def refuse(field: str, message: str) -> NoReturn:
 
 
 class Doubled:
-    """Marks a field that a JSON object gives twice: refused as one item, not as a body."""
+    """Marks a repeated field of a JSON object: the item is refused, not the body."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Doubled:
@@ -113,7 +113,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Doubled:
 
 
 def _number(text: str) -> Decimal:
-    """Exact; NaN, infinities and endless numbers become NaN, which no field accepts."""
+    """An exact number; NaN, infinities and endless numbers become NaN, which no field accepts."""
     return Decimal(text) if len(text) <= 100 and text[-1] not in "Ny" else Decimal("NaN")
 
 
@@ -139,8 +139,8 @@ def load_json(text: bytes | str) -> Any:
 
 
 def items_of(body: bytes, form: str, most: int) -> list[Any]:
-    """The raw items of a body: JSON (an object or an array), or else a JSON object a line, where a
-    line that is no JSON is a BadItem in its place. Raises NotReadings or TooManyItems."""
+    """The raw items of a body: JSON (an object or an array), or else a JSON object per line; a
+    line that is not JSON becomes a BadItem. Raises NotReadings or TooManyItems."""
     if form == JSON:
         try:
             value = load_json(body)
@@ -164,8 +164,8 @@ def _line(line: bytes) -> Any:
 
 
 def parse_item(raw: Any, times: Times, max_values: int) -> Item:
-    """The reading of a JSON object. Raises BadItem with the first offending field; where there are
-    more, all are its `errors`."""
+    """The reading of a JSON object. Raises BadItem with the first offending field; its `errors`
+    have all."""
     try:
         return _parse(raw, times, max_values)
     except BadItem as error:
@@ -177,7 +177,8 @@ def parse_item(raw: Any, times: Times, max_values: int) -> Item:
 
 
 def _faults(raw: Any, times: Times, max_values: int, first: BadItem) -> list[BadItem]:
-    """All faults of an item, one a field: each is replaced by what is right, to find the next."""
+    """All faults of an item, one per field: each wrong value is replaced by a right one to find
+    the next."""
     faults, fault = [first], first
     while isinstance(raw, dict) and fault.pointer and len(faults) <= len(FIELDS):
         raw = _without(raw, fault.pointer.split("/")[1], times)
@@ -191,7 +192,7 @@ def _faults(raw: Any, times: Times, max_values: int, first: BadItem) -> list[Bad
 
 
 def _without(raw: dict[str, Any], field: str, times: Times) -> dict[str, Any]:
-    """The item with a bad field put right, such that no other becomes bad by it."""
+    """The item with a bad field corrected, without making another field bad."""
     gone = {"kind": ("rollover",), "value": ("values",), "values": ("value",)}.get(field, ())
     rest = {name: value for name, value in raw.items() if name not in (field[:64], *gone)}
     if len(rest) == len(raw):  # a name of more than 64 characters

@@ -58,8 +58,8 @@ class Batching:
     async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
         """Store the items of a request; one answer each, after the commit.
 
-        What is waiting is written even if its sender goes away. Raises QueueFull before anything
-        is queued, and what the store raises.
+        Queued items are written even if their sender disconnects. Raises QueueFull before
+        anything is queued, and what the store raises.
         """
         if len(raws) > SMALL:
             return await self._intake.take(raws, caller)

@@ -70,8 +70,8 @@ class Resolver:
         self._time = self._value = Decimal(0)
 
     def record(self, raw: Any) -> Measurement | None:
-        """The measurement of a record; None where it has base fields only. Raises BadItem for one
-        that is no reading, and NotReadings where no later one can be understood either."""
+        """The measurement of a record; None if it has base fields only. Raises BadItem for a
+        record that is no reading, and NotReadings if later ones cannot be understood either."""
         if isinstance(raw, Doubled) or not isinstance(raw, dict):
             raise NotReadings("a record of SenML is an object, and has a label once")
         record = raw
@@ -208,10 +208,10 @@ def items_of_senml(
     kind: Kind | None = None,
     device: str | None = None,
 ) -> list[Any]:
-    """Raw items of a list, as the intake takes them; what is no reading is a BadItem in its place.
+    """Raw items of a list, as the intake takes them; a record that is no reading becomes a BadItem.
 
-    `now` in microseconds since 1970. `register`: of names that end in none. `kind`: of registers
-    that take it. `device`: where a topic names it. Raises NotReadings or TooManyItems.
+    `now` in microseconds since 1970. `register`: for names without one. `kind`: for registers
+    that accept it. `device`: if the topic names it. Raises NotReadings or TooManyItems.
     """
     resolver, items = Resolver(), list[Any]()
     for raw in records_of(body, form, most):
@@ -255,8 +255,8 @@ def _item(
 def booked_as(
     measurement: Measurement, register: str | None, kind: Kind | None
 ) -> tuple[str, Kind]:
-    """Register and kind of a measurement. Raises BadItem where neither its name nor the caller
-    gives a register."""
+    """Register and kind of a measurement. Raises BadItem if neither its name nor the caller
+    states a register."""
     name = measurement.register or register
     if name is None:
         detail = "ends in no register: device/energy_import, for example"

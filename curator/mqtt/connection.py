@@ -34,7 +34,7 @@ from tacit.backoff import backoff
 
 
 class BrokerClient(aiomqtt.Client):
-    """A client that acknowledges by hand, and stops reading beyond `most_waiting` messages."""
+    """A client that acknowledges explicitly, and stops reading beyond `most_waiting` messages."""
 
     def __init__(self, most_waiting: int, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -219,8 +219,8 @@ class Connection:
         )
 
     async def _lot(self, client: BrokerClient) -> list[aiomqtt.Message]:
-        """The next messages; none when it is time to stop. Raises MqttError when the connection is
-        lost."""
+        """The next messages; empty when it is time to stop. Raises MqttError when the connection
+        is lost."""
         most = self._settings.mqtt_batch_messages
         first = asyncio.ensure_future(anext(client.messages))
         stop = asyncio.ensure_future(self._stopping.wait())
@@ -265,7 +265,7 @@ class Connection:
 
 
 def _reason(error: Exception) -> str:
-    """The broker's reason code, such as "Not authorized"; it holds nothing private."""
+    """The broker's reason code, such as "Not authorized"; it has nothing private."""
     return str(error.rc) if isinstance(error, MqttCodeError) else ""
 
 

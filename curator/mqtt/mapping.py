@@ -60,8 +60,8 @@ _devices: TypeAdapter[dict[str, str]] = TypeAdapter(dict[Identifier, Identifier]
 
 
 class ReadingRule(Declared):
-    """One reading of a payload. `value` points into JSON; a text is the value itself. `time`: of
-    this reading, where it has its own. `channel` is put behind the device's name."""
+    """One reading of a payload. `value` is a pointer into JSON; a text is the value itself.
+    `time`: of this reading, if it has its own. `channel` is appended to the device's name."""
 
     value: Pointer | None = None
     time: Pointer | None = None
@@ -133,7 +133,7 @@ class Route:
     rule: TopicRule
 
     def device(self, topic: str) -> str | None:
-        """The device that a topic names, or nothing if the topic is not of this rule."""
+        """The device that a topic names; None if the topic does not fit this rule."""
         match = self.pattern.fullmatch(topic)
         return None if match is None else match["device"]
 
@@ -159,7 +159,7 @@ def _pattern(level: str) -> str:
 
 
 def load(names: str) -> tuple[Mapping, ...]:
-    """Mappings by name (`READY`) or path, with commas between. Raises BadMapping."""
+    """Mappings by name (`READY`) or path, separated by commas. Raises BadMapping."""
     listed = [name.strip() for name in names.split(",") if name.strip()]
     if not listed:
         raise BadMapping("name at least one mapping")

@@ -64,7 +64,7 @@ class Letter:
 def raw_items(
     message: Message, rule: TopicRule, device: str, zone: ZoneInfo | None, max_items: int
 ) -> list[Any]:
-    """The raw items of a message, as `Intake` takes them; none where it holds no reading of ours.
+    """The raw items of a message, as `Intake` takes them; empty if it has no reading for us.
 
     An item that is refused before it is parsed is returned as a `BadItem`. Raises NotReadings,
     TooManyItems or BadItem for a message without any item.
@@ -151,7 +151,7 @@ def _milliseconds(microseconds: int) -> Decimal:
 
 
 def _at(content: Any, pointer: str) -> Any:
-    """The value at a JSON pointer, or None. Raises BadItem on a way through a doubled field."""
+    """The value at a JSON pointer, or None. Raises BadItem if the path passes a repeated field."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(content, Doubled):
@@ -166,7 +166,7 @@ def _at(content: Any, pointer: str) -> Any:
 
 
 def _with_offset(time: Any, zone: ZoneInfo | None) -> Any:
-    """A stamp without an offset, read in the zone of the settings; any other as it is."""
+    """A stamp without an offset, interpreted in the zone of the settings; any other unchanged."""
     if zone is None or not isinstance(time, str):
         return time
     try:
@@ -239,7 +239,7 @@ class _Sent:
 
 
 class MessageIntake:
-    """Takes lots of messages. `devices` maps devices to curators where names do not."""
+    """Stores batches of messages. `devices` maps devices to curators with other names."""
 
     def __init__(
         self,
@@ -271,8 +271,8 @@ class MessageIntake:
         return epoch_microseconds(self._clock.now())
 
     async def take(self, messages: Sequence[Message]) -> list[Letter]:
-        """Store valid messages, durably; returns dead letters for the others. Raises what the store
-        raises when it fails: then nothing may be acknowledged."""
+        """Store valid messages, durably; returns dead letters for the others. Raises what the
+        store raises when it fails: then nothing may be acknowledged."""
         await self._intake.look()
         sent = [self._sent(message) for message in messages]
         good = [item for item in sent if isinstance(item, _Sent)]
@@ -312,7 +312,7 @@ class MessageIntake:
         return None, ""
 
     def _sent(self, message: Message) -> _Sent | DomainError | None:
-        """The items of a message, the error of all of it, or None if no rule matches."""
+        """The items of a message, one error for the whole message, or None if no rule matches."""
         route, device = self._route(message.topic)
         if route is None:
             return None

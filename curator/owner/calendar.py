@@ -36,9 +36,11 @@ State = Literal["complete", "partial", "missing", "open"]
 
 
 class Day(WireModel):
-    """A day of a device: how many readings it has, and how many are missing between them. `open`:
-    it is not over or before the device's first reading, or nothing is due, or the device has too
-    few readings to tell."""
+    """A day of a device: how many readings it has, and how many are missing between them.
+
+    `open`: it is not over or is before the device's first reading, or nothing is expected, or
+    the device has too few readings to tell.
+    """
 
     day: date
     state: State
@@ -47,8 +49,9 @@ class Day(WireModel):
 
 
 class DeviceDays(WireModel):
-    """A device, its newest reading, how many readings came again unchanged, were corrected, or came
-    or changed after a round had used their window; and its days. `step_s`: how often it reads."""
+    """A device, its newest reading, how many readings were repeated, corrected, or arrived or
+    changed after a round had used their window; and its days. `step_s`: the time between its
+    readings."""
 
     device: str
     last: Instant
@@ -74,7 +77,8 @@ class Calendar(WireModel):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A calendar with the readings that it is made of; `base`: in which unit they are kept."""
+    """A calendar with the readings from which it is made; `base`: the unit in which they are
+    stored."""
 
     calendar: Calendar
     stored: Stored
@@ -118,7 +122,7 @@ async def sheet(
     zone: ZoneInfo,
     now: datetime,
 ) -> Sheet:
-    """Up to five weeks that end with a day, or today. Raises UnknownRegister."""
+    """Up to five weeks that end with a given day, or today. Raises UnknownRegister."""
     registers = await kept(transaction, row.key)
     name = chosen(registers, register)
     today = now.astimezone(zone).date()
@@ -201,15 +205,17 @@ def _state(readings: int, gone: Ints | None, place: int) -> State:
 
 
 def step_of(times: Ints) -> int | None:
-    """How often readings come, in microseconds: the median of the times between them, which
-    ascend. None for fewer than two."""
+    """The time between readings, in microseconds: the median of the differences of these
+    ascending times. None for fewer than two."""
     return None if times.size < 2 else int(np.median(np.diff(times)))
 
 
 def missing(times: Ints, step: int, bounds: Ints) -> Ints:
-    """How many readings are missing in each of the days between `bounds`, given at least two.
+    """How many readings are missing in each of the days between `bounds`, given at least two
+    readings.
 
-    Before the first reading and after the last one they are missing up to the bounds."""
+    Before the first reading and after the last one they are missing up to the bounds.
+    """
     first, last = int(times[0]), int(times[-1])
     before = first - step * ((first - int(bounds[0])) // step + 1)
     after = last + step * ((int(bounds[-1]) - 1 - last) // step + 1)

@@ -52,8 +52,9 @@ class Filter(StrEnum):
 
 
 class Listed(WireModel):
-    """A curator of a list. `left`: epsilon that its readings together may still cost in the current
-    period, None without a limit; `without_bound`: whether some answer has no proven bound."""
+    """A curator of a list. `left`: epsilon that its readings together can still spend in the
+    current period, None without a limit; `without_bound`: whether some answer has no proven
+    bound."""
 
     id: str
     party: str
@@ -67,7 +68,8 @@ class Listed(WireModel):
 
 
 class Summary(WireModel):
-    """How many curators a process has, and how many of them a list of each `Filter` would have."""
+    """How many curators a process has, and how many of them the list of each `Filter` would
+    have."""
 
     curators: int
     out_of_budget: int
@@ -80,7 +82,7 @@ class Summary(WireModel):
 
 @dataclass(frozen=True)
 class Standing:
-    """All curators of a process, by key: columns of one element each. `left` and `limit` in
+    """All curators of a process, by key: columns with one element each. `left` and `limit` in
     micro-epsilon of the unit `curator`, -1 without a limit."""
 
     left: NDArray[np.int64]
@@ -128,7 +130,7 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which curators a list is to have: whose name begins so, and of one `Filter`; `after`: the key
+    """Which curators a list has: a beginning of their names, and one `Filter`; `after`: the key
     of the last one of the page before."""
 
     prefix: str = ""
@@ -318,7 +320,7 @@ async def get_completeness(
 
 
 async def own(transaction: Transaction, caller: Principal) -> tuple[CuratorRow, PartyRow] | None:
-    """The curator that an owner's token is for; None for an operator, who sees all."""
+    """The curator of an owner's token; None for an operator, who sees all."""
     if caller.has(Scope.OPERATOR):
         return None
     return await statement.find(transaction, caller.subject or "", caller)

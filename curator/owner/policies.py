@@ -75,7 +75,7 @@ _ONE: Final = np.ones(1, np.bool_)
 
 @dataclass
 class Ledger:
-    """Of one curator and one unit; what it has spent in the current period and in total."""
+    """Of one curator and one unit: what it has spent in the current period and in total."""
 
     period_s: int
     limits: Limits
@@ -121,8 +121,9 @@ def answered(
 ) -> Counter[str]:
     """How many rounds end with each refusal's name, and "answered" for the rest.
 
-    `policies`: all of them must agree. `rounds`: in the order in which they were opened. `anchors`:
-    how many aggregators the party's join token names. `jobs`: those that are debited once.
+    `policies`: all of them must agree. `rounds`: in the order in which they were opened.
+    `anchors`: how many aggregators the party's join token names. `jobs`: those that are debited
+    once.
     """
     ledgers = [
         (policy, Ledger(policy.period_s, policy.limits(unit), unit))
@@ -201,8 +202,8 @@ def _refusal(
 async def past(
     transaction: Transaction, now: datetime, of: tuple[CuratorRow, PartyRow] | None
 ) -> tuple[list[RoundDescriptor], datetime]:
-    """Rounds of the last days, oldest first, and since when: those that concerned a curator; of
-    none, those that any party of the process was asked in."""
+    """Rounds of the last days, oldest first, and since when: those that concerned the curator;
+    without a curator, those in which any party of the process was asked."""
     since, party, outside = now - timedelta(days=DAYS), None, set[str]()
     if of is not None:
         row, party_row = of
@@ -219,7 +220,7 @@ async def past(
 
 class Tried(WireModel):
     """Of `rounds` that were opened since then: how many would have been answered, and how many
-    refused on grounds of each name."""
+    refused, by the ground's name."""
 
     since: Instant
     rounds: int
@@ -233,7 +234,8 @@ async def try_on(
     now: datetime,
     of: tuple[CuratorRow, PartyRow] | None,
 ) -> Tried:
-    """Try policies, which must all agree, on the past of a curator or of the whole process."""
+    """Try policies, which must all agree, on the past rounds of a curator or of the whole
+    process."""
     async with database.reading() as transaction:
         rounds, since = await past(transaction, now, of)
         anchors = len(of[1].anchors) if of else await _most_anchors(transaction)
@@ -264,7 +266,7 @@ class Policies:
         return cls(database, initial_policy(settings) if stored is None else stored)
 
     async def current(self) -> Policy:
-        """The default policy. Where other processes may have replaced it, it is read again."""
+        """The default policy. It is read again if other processes may have replaced it."""
         if self._database.dialect.name == "postgresql":
             self._current = await _stored(self._database) or self._current
         return self._current
@@ -279,8 +281,8 @@ class Policies:
 async def holding(
     transaction: Transaction, row: PartyRow, default: Policy, offset: int, length: int
 ) -> Sequence[tuple[Policy, Bits]]:
-    """The policies of a span, with the curators that each holds for: for those whose owner has one
-    of its own two, and both must agree."""
+    """The policies of a span, with the curators to which each applies: those whose owner has a
+    policy have two, which must both agree."""
     own = await store.own_policies(transaction, row.first_key + offset, length)
     rest = np.ones(length, np.bool_)
     groups: dict[tuple[str | None, str | None], Bits] = {}
@@ -459,7 +461,7 @@ def _by_owner(caller: Principal) -> bool:
 def beside(
     policy: Policy, row: CuratorRow, caller: Principal, default: Policy
 ) -> tuple[Policy, ...]:
-    """A caller's policy for a curator and that of the other, as both would hold."""
+    """A caller's policy for a curator and the other side's, as both would apply."""
     text = policy.model_dump_json()
     if _by_owner(caller):
         return agreed(default, row.policy, text)

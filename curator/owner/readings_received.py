@@ -58,7 +58,7 @@ class Device(WireModel):
 
 
 class RegisterQuery(WireModel):
-    """A query that asks for a register; `fits`: whether its unit is of the register's kind."""
+    """A query that uses a register; `fits`: whether its unit fits the register's kind."""
 
     name: str
     unit: str
@@ -66,7 +66,7 @@ class RegisterQuery(WireModel):
 
 
 class Register(WireModel):
-    """A register that has readings, the unit in which it is kept, and how many devices have
+    """A register that has readings, the unit in which it is stored, and how many devices have
     some."""
 
     name: str
@@ -103,8 +103,8 @@ class UnknownRegister(NotFound):
 def span_of(
     begin: datetime | None, end: datetime | None, now: datetime, step: timedelta
 ) -> tuple[datetime, datetime]:
-    """A span widened to whole steps since 1970; by default a day that ends now.
-    Raises Invalid for one that is empty, or longer than 31 days."""
+    """A span widened to whole steps since 1970; by default a day that ends now. Raises Invalid
+    for an empty span, or one longer than 31 days."""
     # Of now the step that has begun.
     last = _aligned(end or now + timedelta(microseconds=1), step, up=True)
     first = _aligned(begin or last - DAY, step, up=False)
@@ -156,8 +156,8 @@ async def silent(
     after: Place | None,
     limit: int,
 ) -> tuple[list[Device], Place | None]:
-    """Devices without a reading of that time or later, the longest silent first; of one curator, by
-    its key, or of all. And where the next page begins."""
+    """Devices without a reading at that time or later, the longest silent first; of one curator,
+    by its key, or of all. And where the next page begins."""
     instant = epoch_microseconds(before)
     rows = await store.silent_devices(transaction, instant, curator, after, limit)
     devices = [

@@ -86,7 +86,7 @@ async def given(own: OwnCurator, round_id: str) -> Given:
 
 
 def _signer(signed: Signed[RoundDescriptor], coordinator: Coordinator) -> bytes:
-    """The coordinator's key that signed a round, now or before it was replaced."""
+    """The coordinator's key that signed a round: the current one, or one that it replaced."""
     anchored = coordinator.pin.anchored
     older = () if anchored is None else anchored.documents
     for key in (coordinator.key, *(document.ed25519 for document in older)):

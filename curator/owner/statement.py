@@ -104,7 +104,7 @@ async def find(
 
 @dataclass(frozen=True)
 class OwnCurator:
-    """A curator as its owner, or an operator, asks about it. Both contexts yield a transaction, the
+    """A curator as its owner, or an operator, sees it. Both contexts yield a transaction, the
     curator and its party, and raise ForeignCurator or UnknownCurator."""
 
     id: str
@@ -194,7 +194,7 @@ async def debits(
 
 
 class AskedReports(WireModel):
-    """A job that asked for noisy reports; `reports`: how many this curator made, with all their
+    """A job that asked for noisy reports; `reports`: how many this curator made, with their
     noise; `refused_because`: on which ground its party made none."""
 
     job: str
@@ -251,7 +251,7 @@ def _debit(item: Debit, text: str | None) -> answers.Debit:
 
 
 def _told(query: Query, charge: Charge) -> Charge:
-    """What an answer to a query tells by itself, of which a ledger counts `charge`."""
+    """What an answer to a query reveals by itself, of which a ledger counts `charge`."""
     return charge if query.rule is None else UNBOUNDED
 
 
@@ -281,7 +281,7 @@ def _assumption(descriptor: RoundDescriptor) -> str:
 async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
 ) -> WholeContribution:
-    """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
+    """One answer, and which parties would have to collude to learn what. Raises UnknownAnswer."""
     answer, signed = await answered(transaction, row, party, round_id)
     descriptor = signed.statement
     return extended(
@@ -306,8 +306,7 @@ async def contribution(
 async def answered(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
 ) -> tuple[GivenContribution, Signed[RoundDescriptor]]:
-    """One answer as the history has it, and the round's signed descriptor. Raises
-    UnknownAnswer."""
+    """One answer as in the history, and the round's signed descriptor. Raises UnknownAnswer."""
     stored = await history.of_round(transaction, party.id, round_id)
     if stored is None:
         raise UnknownAnswer
@@ -336,8 +335,8 @@ async def contributions(
 async def _charged(
     transaction: Transaction, item: Row[Any], curator: int, position: int, debit: Row[Any] | None
 ) -> dict[str, Any]:
-    """What a curator's answer to a round cost, and which readings it used; empty if it gave none.
-    `curator`: its key; `position`: its place among its party's."""
+    """What a curator's answer to a round cost, and which readings it used; empty if there was
+    none. `curator`: its key; `position`: its index in its party."""
     if debit is None or not presence_bits(debit.presence, debit.length)[position - debit.offset]:
         return {}
     descriptor = _descriptor(item.descriptor)
@@ -420,7 +419,7 @@ def _usage(row: Row[Any], position: int) -> tuple[int, int]:
 
 
 def _kept(row: Row[Any], position: int) -> str | None:
-    """The share of a contribution that was kept where it was longer than the bound on a window."""
+    """The share that was kept of a contribution that exceeded the bound on a window."""
     bits = presence_bits(row.presence, row.length)
     rank = int(bits[: position - row.offset].sum())
     millionths = int(ledger.unpack_run_lengths(row.kept)[rank])
@@ -450,7 +449,8 @@ async def reading_counts(
 
 @lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
 def verified(query: Query, operators: tuple[str, ...]) -> tuple[VerifiedStatement, ...]:
-    """Who would have to work together to learn what: rows a to e, for any other participants."""
+    """Which parties would have to collude to learn what: rows a to e, for any other
+    participants."""
     return verified_statements(query, operators=operators)
 
 

@@ -112,10 +112,11 @@ class Enroller:
 
     async def enrol_again(self, party: str, text: str) -> PartyRow:
         """Replace a stolen identity: the party enrols under a new one, with a join token of grants
-        that replace it. The old one is destroyed once the coordinator has taken the new one. Safe
-        to repeat with the same token.
+        that replace it.
 
-        Raises UnknownParty, JoinTokenMalformed for a token of another party or deployment.
+        The old one is destroyed once the coordinator has accepted the new one. Safe to repeat
+        with the same token. Raises UnknownParty, JoinTokenMalformed for a token of another party
+        or deployment.
         """
         token = parse_token(text)
         async with self.database.begin(large=True) as transaction:
@@ -174,7 +175,7 @@ class Enroller:
         await store.add_party(transaction, row, ids)
 
     async def _begin_again(self, row: PartyRow, token: JoinToken, secret: bytes) -> None:
-        """Have the coordinator take a new identity, and put it in place of the old one."""
+        """Register a new identity with the coordinator, and put it in place of the old one."""
         now = self.clock.now()
         if token.expires <= now:
             raise JoinTokenExpired
@@ -246,7 +247,7 @@ class Enroller:
         return row, ids
 
     async def _check_identities(self, token: JoinToken) -> bytes:
-        """Check every service's identity against the token before anything is sent. The
+        """Check every service's identity against the token before anything is sent. Returns the
         coordinator's key."""
         deployment = token.coordinator.party
         for grant in token.aggregators:
@@ -254,8 +255,8 @@ class Enroller:
         return await self._identified(token.coordinator, deployment, Role.COORDINATOR)
 
     async def _identified(self, grant: Grant, deployment: str, role: Role) -> bytes:
-        """The key of a service, if it is the one that the token names, or was replaced since by
-        one that follows from it. Raises FingerprintMismatch."""
+        """The key of a service, if the token names it or a key from which it follows. Raises
+        FingerprintMismatch."""
         document = f"tacit-{role.value}"
         key = await self.peers.identity(grant.url, document)
         if fingerprint(key) == grant.fingerprint:
@@ -309,14 +310,14 @@ _USED: Final = "used"
 
 
 def _replaced_with(token: JoinToken) -> str:
-    """The fact of an identity that a join token puts in place: its private key until the
-    coordinator has taken it, then `_USED`."""
+    """The fact that a join token puts an identity in place: its private key until the
+    coordinator has accepted it, then `_USED`."""
     return f"identity {grant_hash(token.coordinator.secret)[:32]}"
 
 
 async def _secret_of(transaction: Transaction, token: JoinToken) -> bytes | None:
-    """The private key that a join token puts in place, one however often it is given; None once it
-    is in place."""
+    """The private key that a join token puts in place, the same however often it is given; None
+    once it is in place."""
     stored = await store.fact(transaction, _replaced_with(token))
     if stored is None:
         stored = Identity.generate().to_bytes().hex()

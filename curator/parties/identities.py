@@ -56,7 +56,7 @@ class _Chains:
     role: ClassVar[Role]
 
     def _is_over(self, url: str, now: datetime) -> bool:
-        """Whether the last check of an address is too old, or from a clock that was set back."""
+        """Whether the last check of an address is too old, or by a clock that was set back."""
         checked = self._checked.get(url)
         return checked is None or not timedelta() <= now - checked < CHECK_AFTER
 
@@ -68,8 +68,8 @@ class _Chains:
         shown: IdentityChain,
         keep: Callable[[Pin], Awaitable[None]],
     ) -> Pin:
-        """The pin after a chain, stored by `keep` if it changed. Raises what invalidates the chain;
-        a fork is stored."""
+        """The pin after following a chain, stored by `keep` if it changed. Raises what
+        invalidates the chain; a fork is stored."""
         role = {self.role.value: name}
         try:
             after = pin.follow(deployment, shown, self.clock.now(), self.role, name, self.confirmed)
@@ -99,7 +99,8 @@ class Coordinators(_Chains):
             await self.follow(url)
 
     async def follow(self, url: str) -> bool:
-        """Follow what a coordinator shows; whether it is known by more than before."""
+        """Follow the chain that a coordinator shows; returns whether more of it is known than
+        before."""
         async with self._alone:
             self._checked[url] = self.clock.now()
             try:
@@ -111,9 +112,9 @@ class Coordinators(_Chains):
             return any([await self._followed(row, shown) for row in await self.known(url)])
 
     async def confirm(self, deployment: str, compared: bytes) -> bool:
-        """A person compared the fingerprint of a document out of band: it is pinned, in place of
-        the earlier one; whether a coordinator of this deployment is known. Raises KeyNotAnchored if
-        it shows no such document, PeerUnavailable."""
+        """Pin the document whose fingerprint a person compared out of band, in place of the
+        earlier one; returns whether a coordinator of this deployment is known. Raises
+        KeyNotAnchored if it shows no such document, PeerUnavailable."""
         rows = await self._of(deployment)
         for row in rows:
             shown = await self.peers.shown_identities(row.url, "tacit-coordinator")
@@ -121,8 +122,9 @@ class Coordinators(_Chains):
         return bool(rows)
 
     async def take(self, deployment: str, shown: IdentityChain) -> bool:
-        """Follow the chain of a coordinator that someone else shows, as it may be gone; whether
-        one of this deployment is known. Raises what invalidates the chain."""
+        """Follow the chain of a coordinator that someone else shows, as the coordinator may no
+        longer exist; returns whether one of this deployment is known. Raises what invalidates
+        the chain."""
         async with self._alone:
             rows = await self._of(deployment)
         for row in rows:
@@ -165,9 +167,12 @@ class Identities(_Chains):
     role = Role.AGGREGATOR
 
     async def check(self, descriptor: RoundDescriptor, party: PartyRow) -> None:
-        """Raise unless every aggregator of a round is anchored by the party, or follows from what
-        is. KeyNotAnchored and the rest as `Pin.follow`; PeerUnavailable while a chain cannot be
-        had."""
+        """Raise unless every aggregator of a round is anchored by the party, or follows from an
+        anchor.
+
+        KeyNotAnchored and the rest as `Pin.follow`; PeerUnavailable while a chain cannot be
+        fetched.
+        """
         now = self.clock.now()
         pins = {anchor.aggregator: anchor.pin for anchor in party.anchors}
         keys = {entry.id: entry.identity_key for entry in descriptor.aggregators}
@@ -179,9 +184,9 @@ class Identities(_Chains):
         check_anchors(descriptor, pins, now)
 
     async def confirm(self, aggregator: str, compared: bytes) -> bool:
-        """A person compared the fingerprint of a document out of band: it is pinned, in place of
-        the earlier one; whether such an aggregator is known. Raises KeyNotAnchored if it shows no
-        such document, PeerUnavailable."""
+        """Pin the document whose fingerprint a person compared out of band, in place of the
+        earlier one; returns whether such an aggregator is known. Raises KeyNotAnchored if it
+        shows no such document, PeerUnavailable."""
         rows = await self._of(aggregator)
         for deployment, anchor in rows:
             shown = await self.peers.shown_identities(anchor.url, "tacit-aggregator")
@@ -190,8 +195,8 @@ class Identities(_Chains):
         return bool(rows)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> bool:
-        """Follow the chain of an aggregator that someone else shows, as it may be gone; whether
-        such an aggregator is known. Raises what invalidates the chain."""
+        """Follow the chain of an aggregator that someone else shows, as the aggregator may no
+        longer exist; returns whether it is known. Raises what invalidates the chain."""
         rows = await self._of(aggregator)
         for deployment, anchor in rows:
             await self._follow(anchor, deployment, shown)
@@ -260,7 +265,7 @@ class Identities(_Chains):
 
 class AnchorAnswer(WireModel):
     """A service as the parties here know it. `name`: an aggregator's id, or a coordinator's
-    deployment; `fingerprint`: of its Ed25519 key of now, in hex; `document`: of its identity
+    deployment; `fingerprint`: of its current Ed25519 key, in hex; `document`: of its identity
     document, once it showed one; `forked`: nothing of it is accepted until one is confirmed."""
 
     role: Literal["coordinator", "aggregator"]
@@ -306,9 +311,9 @@ class Anchors:
         return AnchorsAnswer(anchors=tuple(ordered))
 
     async def confirm(self, name: str, compared: bytes) -> AnchorsAnswer:
-        """The operator compared the fingerprint of a document out of band: it is what is known of
-        this service from now on. Raises UnknownAnchor, KeyNotAnchored if no such document is shown,
-        PeerUnavailable."""
+        """Pin the document whose fingerprint the operator compared out of band: from now on the
+        service is known by it. Raises UnknownAnchor, KeyNotAnchored if no such document is
+        shown, PeerUnavailable."""
         above = await self.coordinators.confirm(name, compared)
         below = await self.identities.confirm(name, compared)
         if not above and not below:
@@ -316,8 +321,8 @@ class Anchors:
         return await self.listed(name)
 
     async def take(self, name: str, shown: IdentityChain) -> None:
-        """Follow the chain of a service that someone else shows, as it may be gone. Raises
-        UnknownAnchor, and what invalidates the chain."""
+        """Follow the chain of a service that someone else shows, as the service may no longer
+        exist. Raises UnknownAnchor, and what invalidates the chain."""
         of_coordinator = shown.documents[0].statement.role is Role.COORDINATOR
         chains = self.coordinators if of_coordinator else self.identities
         if not await chains.take(name, shown):

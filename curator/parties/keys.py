@@ -53,7 +53,7 @@ class Keyring:
         return engine
 
     def forget(self, party: str) -> None:
-        """Seal nothing more under the identity that a party had, and make its engine again."""
+        """Seal nothing more under the party's earlier identity, and create its engine again."""
         self._engines.pop(party, None)
 
     def is_answered(self, party: str, session: bytes) -> bool:
@@ -82,8 +82,8 @@ KEPT: Final = 256
 
 
 class SealKeys:
-    """The public keys that rounds seal to. `anchored`: where the documents of
-    aggregators are, if ML-DSA has to have signed every key, too."""
+    """The public keys to which rounds seal. `anchored`: where the documents of aggregators are,
+    if ML-DSA must have signed every key as well."""
 
     def __init__(self, peers: Peers, anchored: Database | None = None) -> None:
         self._peers, self._anchored = peers, anchored
@@ -92,10 +92,10 @@ class SealKeys:
         self._alone = asyncio.Lock()
 
     async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> tuple[SealPublicKey, ...]:
-        """Of all aggregators of a round, in their order.
+        """The keys of all aggregators of a round, in their order.
 
-        Raises SealKeyUnusable for what an aggregator signed and is no key, LastingSignatureMissing
-        where ML-DSA has to have signed it and has not, PeerUnavailable if nobody serves it.
+        Raises SealKeyUnusable for signed bytes that are no key, LastingSignatureMissing if
+        ML-DSA must have signed it and has not, PeerUnavailable if no service has it.
         """
         async with self._alone:  # parties of one round ask for the same keys
             if self._anchored is not None:
@@ -203,7 +203,7 @@ class Renewals:
         return count
 
     async def _asked(self, row: PartyRow, url: str, service: str, token: str) -> str | None:
-        """Another token; None where the one there is good, or the service takes none."""
+        """Another token; None if the current one is valid, or the service accepts none."""
         made = new_token(Scope.CURATOR)
         statement = TokenRenewal(
             service=service,
@@ -238,8 +238,8 @@ _successions_logger = get_logger("tacit.curator.successions")
 
 @dataclass(frozen=True)
 class Waiting:
-    """A party whose next identity is not known to all its services: the problem of each that was
-    asked and has not taken it. `used`: the party signs with it already."""
+    """A party whose next identity some of its services do not know yet: the problem of each
+    service that was asked and did not accept it. `used`: the party already signs with it."""
 
     party: str
     fingerprint: bytes
@@ -249,7 +249,7 @@ class Waiting:
 
 @dataclass
 class Successions:
-    """Replaces identities of the parties here. One process sweeps: the leader."""
+    """Replaces identities of the parties here. Only one process does so: the leader."""
 
     database: Database
     peers: Peers
@@ -258,8 +258,8 @@ class Successions:
     _problems: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def begin(self, named: Sequence[str] | None, overlap: timedelta) -> int:
-        """Make the next identity of some enrolled parties, or of all; how many. One that waits
-        is already in progress. Raises UnknownParty."""
+        """Make the next identity of some enrolled parties, or of all; returns how many. A party
+        with a waiting replacement counts as begun. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
             waiting = {identity.party for identity in await store.waiting_identities(transaction)}
@@ -285,7 +285,7 @@ class Successions:
         )
 
     async def sweep(self) -> int:
-        """Show what waits to all services; how many identities all of them know now."""
+        """Show waiting identities to all services; returns how many are now known everywhere."""
         async with self.database.reading(large=True) as transaction:
             identities = await store.waiting_identities(transaction)
         done = 0
@@ -346,7 +346,8 @@ class Successions:
         return True
 
     async def _shown(self, row: PartyRow, chain: PartyChain) -> dict[str, str]:
-        """Show a party's links to all its services; the problems of those that did not take it."""
+        """Show a party's links to all its services; the problems of those that did not accept
+        them."""
         assert row.coordinator_token is not None
         services = [(row.deployment, row.coordinator_url, row.coordinator_token)]
         services += [(anchor.aggregator, anchor.url, anchor.token or "") for anchor in row.anchors]

@@ -90,7 +90,8 @@ class Carried:
 
 @dataclass(frozen=True)
 class Said:
-    """What a party reports of a round: with its token at the coordinator, whom it debited."""
+    """What a party reports about a round: with its token at the coordinator, which of its
+    curators it debited."""
 
     round: str
     token: str
@@ -177,12 +178,12 @@ class Peers:
             raise PeerUnavailable("the answer to the enrolment is not understood") from None
 
     async def seal_key(self, url: str, key_hash: bytes) -> bytes:
-        """What a service holds for the seal key of this hash: not compared with it yet."""
+        """What a service stores as the seal key with this hash: not yet compared with it."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}"
         return (await self._call(url, "GET", path)).body
 
     async def seal_signature(self, url: str, key_hash: bytes) -> Signed[SealKeyStatement]:
-        """A seal key's statement as an aggregator signed it with both keys: not checked yet."""
+        """A seal key's statement signed by an aggregator with both keys: not yet verified."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}/signature"
         response = await self._call(url, "GET", path)
         try:
@@ -193,7 +194,7 @@ class Peers:
     async def announce_session(
         self, anchor: Anchor, party: str, session: bytes, announce: bytes
     ) -> None:
-        """Give an aggregator a host's session before its batches; harmless to repeat."""
+        """Send an aggregator a host's session before its batches; harmless to repeat."""
         path = f"/v1/parties/{party}/sessions/{encode_binary(session)}"
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
         await self._call(anchor.url, "PUT", path, announce, headers)
@@ -219,15 +220,15 @@ class Peers:
     async def collecting(
         self, url: str, token: str, etag: str | None, wait_s: float
     ) -> Listing | None:
-        """The jobs that collect reports, each with its signed descriptor; nothing if they are
-        those of `etag`."""
+        """The jobs that collect reports, each with its signed descriptor; None if they are those
+        of `etag`."""
         path = f"/v1/jobs?collecting=true&wait_s={wait_s:g}"
         return await self._listed(url, path, "jobs", _asking(token, etag), wait_s)
 
     async def _listed(
         self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
     ) -> Listing | None:
-        """All pages of a list, under the ETag of the first; nothing if that has not changed."""
+        """All pages of a list, under the ETag of the first; None if that has not changed."""
         documents: list[Any] = []
         path: str | None = first
         etag = None
@@ -251,7 +252,7 @@ class Peers:
     async def round_states(
         self, url: str, token: str, ids: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """The same of several rounds, by id, without those that the coordinator does not know."""
+        """The states of several rounds, by id, without those that the coordinator does not know."""
         body, headers = json.dumps({"rounds": list(ids)}).encode(), {**_JSON, **_bearer(token)}
         response = await self._call(url, "POST", "/v1/rounds/states", body, headers)
         try:
@@ -266,7 +267,7 @@ class Peers:
         return response.body
 
     async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
-        """Which of a party's curators were refused by their proof in a round, and why."""
+        """Which of a party's curators had invalid proofs in a round, and why."""
         path = f"/v1/rounds/{round_id}/standing"
         response = await self._call(url, "GET", path, headers=_bearer(token))
         try:
@@ -318,9 +319,11 @@ class Peers:
         return response.status
 
     async def upload_together(self, carried: Sequence[Carried], kind: str) -> list[ItemAnswer]:
-        """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
-        with its round where they are of several; an answer for each. What was sealed stays as it
-        is. Raises as `upload` does."""
+        """Send lone pieces, or batches, to one aggregator; an answer for each.
+
+        Each has its own party's token, and its round if they are of several. Sealed bytes are
+        never changed. Raises as `upload` does.
+        """
         anchor, rounds = carried[0].anchor, {piece.round for piece in carried}
         one = len(rounds) == 1
         path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"

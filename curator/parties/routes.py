@@ -37,7 +37,7 @@ from tacit.wire import WireModel, format_instant
 
 
 class EnrolmentRequest(WireModel):
-    """A join token; a host names its curators, in the order of their roster numbers."""
+    """A join token; for a host, its curators in the order of their roster numbers."""
 
     token: Annotated[str, Field(min_length=16, max_length=100_000)]
     curators: tuple[Identifier, ...] | None = None
@@ -50,8 +50,8 @@ class JoinTokenRequest(WireModel):
 
 
 class IdentitiesRequest(WireModel):
-    """Whose identities are replaced; all of them unless named. What the identity before sealed is
-    accepted for `overlap_s` seconds more."""
+    """Whose identities are replaced (default: all). What the earlier identity sealed is accepted
+    for `overlap_s` seconds more."""
 
     parties: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
     overlap_s: Annotated[int, Field(ge=600, le=int(LONGEST_OVERLAP.total_seconds()))] = 604_800

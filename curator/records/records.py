@@ -54,7 +54,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 
 
 class RecordTable(WireModel):
-    """A curator's table, in place of the one before. A column has numbers, or texts: codes."""
+    """A curator's table, which replaces the one before. A column has numbers, or texts: codes."""
 
     curator: Identifier
     columns: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
@@ -63,8 +63,8 @@ class RecordTable(WireModel):
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows as numbers, `values` (n, columns). `codes`: the texts of each column that has texts,
-    sorted, whose values are places among them."""
+    """Rows as numbers, `values` (n, columns). `codes`: for each column of texts its texts,
+    sorted; the values are indices into them."""
 
     columns: tuple[str, ...]
     values: Floats
@@ -179,7 +179,7 @@ async def load_rows(
     until: datetime | None = None,
 ) -> dict[int, Floats]:
     """The rows (n, columns) of the curators with keys in a half-open range, by key. A curator
-    without all columns has none. `until`: only of tables that are not younger."""
+    without all columns has none. `until`: skip tables that are younger."""
     names = [column for column in columns if isinstance(column, str)]
     if names:
         rows_of = {}
@@ -237,10 +237,13 @@ async def _statistic(
 
 @dataclass(frozen=True)
 class JobDebit:
-    """The one debit of a job. round: that is answered; first_round: the one that the debit is made
-    with, None where it was not seen; epsilon: what each record may spend in all rounds; began: the
-    step that first asked this question, of which the round may be a part or a further attempt;
-    undone: rounds that asked the same before and opened nothing."""
+    """The one debit of a job.
+
+    round: the one that is answered; first_round: the one with which the debit is made, None if
+    it was not seen; epsilon: what each record may spend in all rounds; began: the step that
+    first asked this question, of which the round can be a part or a repetition; undone: earlier
+    rounds with this question that opened nothing.
+    """
 
     job: str
     round: str
@@ -264,12 +267,12 @@ class Question(Protocol):
     async def load(
         self, transaction: Transaction, query: Query, window: Window, keys: tuple[int, int]
     ) -> Mapping[int, Any]:
-        """The records that count of the curators with keys in a half-open range, by key."""
+        """The counting records of the curators with keys in a half-open range, by key."""
         ...
 
     def measured(self, records: Mapping[int, Any]) -> Mapping[int, Ints]:
-        """What each record of each curator would add at each cost, in L1 norm; of none where no
-        record is omitted. It takes long."""
+        """What each record of each curator would add at each cost, in L1 norm; empty if no
+        record is omitted. Takes long."""
         ...
 
     async def admitted(
@@ -280,7 +283,7 @@ class Question(Protocol):
         by_key: Mapping[int, Ints],
     ) -> Mapping[int, Any]:
         """The records of the participating curators that may count, in the transaction of their
-        debit; by_key: what is `measured` of each of them."""
+        debit; by_key: the `measured` norms of each."""
         ...
 
     def encoded(self, query: Query, records: Any | None) -> Encoded:
@@ -291,8 +294,11 @@ class Question(Protocol):
 @dataclass(frozen=True, eq=False)
 class RowQuestion:
     """A question about rows of numbers; `seed` chooses records if not all count. `seen`: when this
-    job was first heard of. Under a job's one debit a row counts only while it has not spent the
-    job's epsilon, and only those of a table that was there when the job began."""
+    curator service first saw the job.
+
+    Under a job's one debit a row counts only while it has not spent the job's epsilon, and only
+    if its table existed when the job began.
+    """
 
     columns: tuple[FederatedColumn, ...]
     asked: RowSum
@@ -352,11 +358,13 @@ class RowQuestion:
 
 @dataclass(frozen=True, eq=False)
 class ItemQuestion:
-    """A question about sequences or sets: all of a table count. table: kind and name; `universe`:
-    the items that places in the question are of; `seen`: when this job was first heard of. A table
-    that is younger answers as one that was deleted, by zeros: a job counts in the tables that were
-    there when it began. Under a job's one debit a record counts only while it has not spent the
-    job's epsilon."""
+    """A question about sequences or sets: all of a table count.
+
+    table: kind and name; `universe`: the items to which indices in the question refer; `seen`:
+    when this curator service first saw the job. A younger table answers with zeros, like a
+    deleted one: a job counts the tables that existed when it began. Under a job's one debit a
+    record counts only while it has not spent the job's epsilon.
+    """
 
     table: tuple[str, str]
     asked: CountSum
@@ -371,9 +379,12 @@ class ItemQuestion:
         window: Window,
         keys: tuple[int, int],
     ) -> dict[int, Lists]:
-        """Lists by key, over the question's universe; an item that it lacks is place -1, a
-        reading is in its interval. Records outside the window are empty, and a table of records
-        without time is none in any."""
+        """Lists by key, over the question's universe; an item outside it has index -1, a reading
+        that of its interval.
+
+        Records outside the window are empty; a table of records without time has none in any
+        window.
+        """
         places = PlaceIndex(self.universe)
         lists_of: dict[int, Lists] = {}
         for row in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
@@ -399,9 +410,9 @@ class ItemQuestion:
         records: Mapping[int, Lists],
         by_key: Mapping[int, Ints],
     ) -> Mapping[int, Lists]:
-        """Without the records that would spend more than the job's epsilon; what the others spend
-        is stored. It is decided for all parts of a question at once, which have the same
-        scales."""
+        """Without the records that would spend more than the job's epsilon; the spending of the
+        others is stored. All parts of a question have the same scales, so one decision serves
+        all of them."""
         if self.debit is None:
             return records
         admitted_lists = dict(records)
@@ -423,8 +434,8 @@ class ItemQuestion:
 
 @dataclass(frozen=True, eq=False)
 class TableQuestion:
-    """A `table` over a curator's own records, the first `max_readings` rows of its table. A curator
-    whose table lacks a column, or has numbers where texts are asked for, adds zeros."""
+    """A `table` over a curator's own records, the first `max_readings` rows of its table. A
+    curator whose table lacks a column, or has numbers instead of texts, adds zeros."""
 
     debit: JobDebit | None = None
 
@@ -480,7 +491,7 @@ class TableQuestion:
 
 
 def _in_nano_units(query: Query, amounts: Floats) -> Ints:
-    """Numbers of the query's unit, moved to just beyond its bounds where they are outside."""
+    """Numbers of the query's unit; those outside its bounds are moved to just beyond them."""
     low, high = (float(bound) for bound in query.bounds)
     step = float(query.resolution)
     nano = float(UNITS[query.unit].factor * NANO)
@@ -495,8 +506,10 @@ async def _counted(
     key: int,
     by_record: Ints,
 ) -> NDArray[np.bool_]:
-    """Which records of a curator count in this question; what these spend is stored. `by_record`:
-    what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2."""
+    """Which records of a curator count in this question; their spending is stored.
+
+    `by_record`: what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2.
+    """
     spent = await store.find_spent(
         transaction, (debit.job, key), len(by_record), debit.began, debit.undone
     )
@@ -509,7 +522,8 @@ async def _counted(
 
 
 def costs_of(query: Query) -> tuple[Fraction, ...]:
-    """1 / b of each block: what a change by 1 spends, by the noise that aggregators will draw."""
+    """1 / b of each block: what a change by 1 spends, given the noise that aggregators will
+    draw."""
     assert query.blocks is not None
     assert query.split is not None
     assert query.epsilon is not None
@@ -544,8 +558,8 @@ class RecordRows:
 
 @dataclass(frozen=True, eq=False)
 class RecordWindow:
-    """The records that count of many curators, by key; by_key: what is `measured` of them, before
-    the transaction of their debit, in which other writers wait."""
+    """The counting records of many curators, by key; by_key: their `measured` norms, computed
+    before the transaction of their debit, for which other writers wait."""
 
     question: Question
     records: Mapping[int, Any]
@@ -559,7 +573,7 @@ class RecordWindow:
     async def admitted(
         self, transaction: Transaction, query: Query, keys: Sequence[int]
     ) -> RecordWindow:
-        """Only what may count of these curators', in the transaction of their debit."""
+        """Only the records of these curators that may count, in the transaction of their debit."""
         records_of_keys = {key: self.records[key] for key in keys if key in self.records}
         admitted_records = await self.question.admitted(
             transaction, query, records_of_keys, self.by_key

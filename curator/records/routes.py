@@ -152,8 +152,8 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
 
 
 def _other_form(content: bytes) -> Form | None:
-    """What a file is that came as text, the default, by mistake: read so, its marks would be items.
-    Its first records decide, all of them."""
+    """The format of a file that was sent as text, the default, by mistake: read as text, its
+    marks would become items. Its first records decide, all of them."""
     stripped = (line.strip() for line in without_mark(io.BytesIO(content)))
     lines = list(islice((line for line in stripped if line[:1] not in _NO_RECORD), LOOKED_AT))
     if lines and all(line.split()[-2:] in _SPMF_ENDS for line in lines):

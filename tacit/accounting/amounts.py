@@ -12,10 +12,10 @@ from tacit.wire import format_exact
 
 
 class Cost(NamedTuple):
-    """An (epsilon, delta) to debit; None: infinite, or nothing verified.
+    """(epsilon, delta) to debit; both None: infinite, or nothing is verified.
 
-    `rho`: the zCDP of a release by Gaussian noise, given for those only; (epsilon, delta) is then
-    what follows from it at one delta.
+    `rho`: the zCDP of a release by Gaussian noise, None for other releases; (epsilon, delta)
+    then follows from it at one delta.
     """
 
     epsilon: Fraction | None
@@ -102,8 +102,7 @@ ROUNDED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EpsilonDelta:
-    """(micro-epsilon, delta in 10^-15): what jobs are charged, whose datasets count epsilon
-    alone."""
+    """(micro-epsilon, delta in 10^-15): the currency of jobs, whose datasets count epsilon only."""
 
     epsilon: int
     delta: int
@@ -133,7 +132,7 @@ def epsilon_delta(cost: Cost) -> EpsilonDelta | None:
 
 
 def scaled(cost: Cost) -> Amount | None:
-    """A cost in both currencies, rounded up; None where nothing of use is verified."""
+    """A cost in both currencies, rounded up; None if no finite cost is verified."""
     pure, zcdp = epsilon_delta(cost), cost.zcdp
     if pure is None or zcdp is None:
         return None
@@ -149,7 +148,7 @@ def format_amount(amount: Amount | EpsilonDelta | None) -> dict[str, str]:
 
 
 def format_both(amount: Amount | None) -> dict[str, str]:
-    """All four figures: `format_amount`, and rho with the delta that is counted with it."""
+    """All four figures: those of `format_amount`, and rho with its delta."""
     rho, rho_delta = (None, None) if amount is None else (amount.rho, amount.rho_delta)
     return {**format_amount(amount), "rho": format_nano(rho), "rho_delta": format_femto(rho_delta)}
 
@@ -160,7 +159,7 @@ def format_micro(micro: int | None) -> str:
 
 
 def format_nano(nano: int | None) -> str:
-    """A rho in 10^-9 as a decimal string, or "inf", which one of `MOST_RHO` may be."""
+    """A rho in 10^-9 as a decimal string; "inf" for `MOST_RHO`."""
     return "inf" if nano is None or nano >= MOST_RHO else format_exact(Fraction(nano, NANO))
 
 

@@ -39,9 +39,10 @@ _NON_COMPLIANT: Final = "a curator adds no noise (Lemma 2, Proposition 5.1)"
 
 @dataclass(frozen=True, slots=True)
 class Disclosed:
-    """What a curator discloses to the coordinator in the paper stance. It is private.
+    """What a curator discloses to the coordinator in the paper stance. Private.
 
-    `largest_reading` D_i, `total` f(x_i), `readings` m_i; `negative`: some reading is below 0.
+    `largest_reading` D_i, `total` f(x_i), `readings` m_i; `negative`: whether a reading is below
+    0.
     """
 
     largest_reading: Fraction
@@ -67,10 +68,10 @@ class CuratorFigures:
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """The figures of a set of curators that the bounds need. Those of an empty set are 0.
+    """The figures of a set of curators from which the bounds are computed; 0 for an empty set.
 
-    `largest_ratio`, `largest_total`, `sum_of_largest`, `most_readings` are over those that disclose
-    non-negative readings; `largest_open_epsilon` is over those that disclose nothing.
+    `largest_ratio`, `largest_total`, `sum_of_largest`, `most_readings`: over curators that
+    disclose non-negative readings; `largest_open_epsilon`: over curators that disclose nothing.
     """
 
     curators: int = 0
@@ -89,8 +90,8 @@ class Aggregates:
     def with_uniform(
         self, curators: int, epsilon: Fraction, *, negative: bool = False
     ) -> Aggregates:
-        """With this many more curators that disclose nothing and use the same epsilon; `negative`:
-        their readings may lie below 0."""
+        """These figures with `count` more curators that disclose nothing and use the same
+        epsilon; `negative`: their readings may lie below 0."""
         if not curators:
             return self
         return Aggregates(
@@ -109,7 +110,7 @@ class Aggregates:
         )
 
     def without_disclosures(self) -> Aggregates:
-        """As if no curator had disclosed anything: this may be shown to everyone."""
+        """The figures as if no curator had disclosed anything: safe to show to everyone."""
         return Aggregates(
             curators=self.curators,
             undisclosed=self.curators,
@@ -157,9 +158,9 @@ def aggregate(figures: Iterable[CuratorFigures]) -> Aggregates:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One bound. `value` None: no number (`infinite` False) or infinity.
+    """One bound. `value` None: infinite, or unknown if `infinite` is False.
 
-    `applies`: whether the source's condition holds; None where that needs figures that no curator
+    `applies`: whether the source's condition holds; None if a figure that it needs was not
     disclosed.
     """
 
@@ -255,6 +256,7 @@ class LocalFigures:
 def local_figures(sums: Aggregates) -> LocalFigures:
     """max eps_i for a reading, max eps_i F_i / Delta_i for a curator (spec: budget, section 3).
 
-    A curator that adds no noise exposes only itself: the figures of the others remain valid.
+    A curator that adds no noise exposes only its own data: the figures of all others remain
+    valid.
     """
     return LocalFigures(sums.largest_epsilon, sums.largest_curator_epsilon)

@@ -60,13 +60,14 @@ def unit_cost(
     unit: PrivacyUnit,
     operators: Sequence[str] | None = None,
 ) -> Cost:
-    """One round's (epsilon, delta) in this unit; (None, None) where nothing is verified.
+    """One round's (epsilon, delta) in this unit; (None, None) if nothing is verified.
 
-    A sum without noise has no epsilon. Ledgers list it apart, and it costs nothing here: the sums
-    that they keep are the guarantee against who does not have such answers.
+    A sum without noise has no epsilon and costs nothing here. Ledgers list such sums separately,
+    and the amounts that they keep hold only against people who do not have those answers.
 
-    It holds for every manifest of at least `min_participants` curators. In the query's own unit it
-    is the figure of `verified_line`. `operators`: who runs each aggregator (None: all different).
+    The cost holds for every manifest of at least `min_participants` curators. In the query's own
+    unit it equals that of `verified_line`. `operators`: who runs each aggregator (None: all
+    different).
     """
     return _unit_cost(query, scenario, unit, None if operators is None else tuple(operators))
 
@@ -81,11 +82,13 @@ def unit_costs(
 def job_costs(
     query: Query, epsilon: Fraction, operators: Sequence[str] | None = None
 ) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
-    """The cost of a job whose records spend at most `epsilon` over all its rounds.
+    """The cost of a job whose records spend at most `epsilon` over all its rounds. query: of one of
+    its rounds.
 
-    query: of one of its rounds. The figure needs a whole unknown draw of noise in each cell, which
-    is so where the round itself costs its epsilon, with delta 0; else nothing is verified. In the
-    unit `curator` all records that count are its own. Spec: federated-counting, section 6.
+    It requires that each cell keeps one whole draw of noise that the adversary does not know:
+    the round itself then costs exactly its epsilon, with delta 0. Otherwise nothing is verified.
+    In the unit `curator` all records that count belong to the curator. Spec: federated-counting,
+    section 6.
     """
     records = {PrivacyUnit.RECORD: 1, PrivacyUnit.CURATOR: query.max_readings}
     assert query.epsilon is not None
@@ -154,9 +157,9 @@ def _scaled(
 
 
 def statements_needed(query: Query) -> int | None:
-    """How many "never frozen" statements earn a credit; None where none ever does.
+    """How many "never frozen" statements earn a credit; None if no number does.
 
-    Enough that no quorum can have opened the sum even if `t_s` of them lie.
+    This many rule out that a quorum opened the sum, even if `t_s` of the statements are lies.
     """
     corrupt = query.collusion.aggregators
     if query.sharing is Sharing.NONE:
@@ -169,7 +172,7 @@ def statements_needed(query: Query) -> int | None:
 
 def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortStatement]]) -> bool:
     """Whether enough operators of the round's aggregators signed that it ended without a frozen
-    set: two aggregators of one operator are one."""
+    set. Two aggregators of one operator count as one."""
     needed = statements_needed(descriptor.query)
     if needed is None:
         return False
@@ -225,10 +228,11 @@ class Spent:
     def admit(
         self, counts: Ints, costs: Sequence[Fraction], epsilon: Fraction
     ) -> tuple[Spent, Bits]:
-        """One round more: the sums after it, and (n,) whether each record counts in it.
+        """The sums after one more round, and for each record (n,) whether it counts in that round.
 
         counts (n, blocks): what each record adds to each block, in L1 norm; costs: 1 / b of each
-        block. Where no common denominator of `MOST_BITS` exists, which is public, no record counts.
+        block. No record counts if the sums have no common denominator of `MOST_BITS`; this is
+        public.
         """
         denominator = math.lcm(self.denominator, *(cost.denominator for cost in costs))
         if denominator.bit_length() > MOST_BITS:
@@ -323,7 +327,7 @@ def sound_refusal(query: Query, operators: Sequence[str] | None = None) -> str |
 def debit(query: Query, operators: Sequence[str] | None = None) -> Debit:
     """What a curator's ledger is charged for one round: row e, and row d in the second column.
 
-    Pass the operators of the round's aggregators, where they are known.
+    Pass the operators of the round's aggregators if they are known.
     """
     if query.mechanism is Mechanism.EXACT:
         return Debit(NO_COST, NO_COST)

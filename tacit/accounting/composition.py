@@ -49,14 +49,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The largest summed amount, and an instant that bears it (None: no window at all)."""
+    """The largest summed amount, and an instant at which it is reached (None: there is no
+    window)."""
 
     amount: int
     instant: int | None
 
 
 def worst_instant(starts: Ints, ends: Ints, amounts: Ints) -> Worst:
-    """The most that windows add up to at one instant; the first such one. O(k log k).
+    """The largest sum of the amounts of windows that cover one instant, and the first such instant.
+    O(k log k).
 
     Raises ValueError as `check_windows`.
     """
@@ -70,11 +72,12 @@ def worst_instant(starts: Ints, ends: Ints, amounts: Ints) -> Worst:
 
 
 def worst_move(starts: Ints, ends: Ints, amounts: Ints) -> int:
-    """The most that windows add up to that cover one *or* another of two instants.
+    """The largest sum of the amounts of windows that cover one *or* the other of two instants.
 
-    That is a reading moved in time: a removal at one instant and an addition at another, at most
-    twice the worst instant. A window that holds both sees one reading swapped for another, which
-    its sensitivity covers once. O(k^2 log k). Raises ValueError as `check_windows`.
+    It bounds a reading that is moved in time: a removal at one instant and an addition at
+    another, so at most twice the worst instant. A window that covers both instants counts once:
+    it sees one reading replaced by another, which its sensitivity covers. O(k^2 log k). Raises
+    ValueError as `check_windows`.
     """
     check_windows(starts, ends, amounts)
     instants, worst = np.unique(starts), 0
@@ -98,9 +101,10 @@ def covering(starts: Ints, ends: Ints, instant: int) -> NDArray[np.intp]:
 def covering_each(
     starts: Ints, ends: Ints, instants: Ints
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """For each place of these instants, which rise: the places of the windows that cover it.
+    """For each of these ascending instants, which windows cover it (their indices).
 
-    Halves the instants, and looks only at windows near each half: O(k log n) and what is found.
+    Halves the instants and examines only windows near each half: O(k log n) plus the size of the
+    answer.
     """
 
     def cover(first: int, last: int, near: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
@@ -120,8 +124,8 @@ def covering_each(
 def covering_within(
     starts: Ints, ends: Ints, start: int, end: int
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Each instant of [start, end) at which a sum may be largest, rising, and the places of the
-    windows that cover it."""
+    """The instants of [start, end) at which a sum can be largest, ascending, and the indices of
+    the windows that cover each."""
     for instant in np.unique([start, *starts[(start < starts) & (starts < end)]]):
         yield int(instant), covering(starts, ends, instant)
 
@@ -199,9 +203,9 @@ of delta."""
 
 
 def basic(rounds: Iterable[tuple[Cost, int]]) -> Cost:
-    """Basic composition: sum of (epsilon, delta), each taken its number of times.
+    """Basic composition: the sum of (epsilon, delta), each taken its number of times.
 
-    (None, None) where one round is unverified, or the deltas reach 1 (nothing is left of them).
+    (None, None) if a round is unverified, or if the deltas reach 1, which guarantees nothing.
     """
     epsilon, delta = Fraction(0), Fraction(0)
     for cost, count in rounds:
@@ -216,11 +220,12 @@ def basic(rounds: Iterable[tuple[Cost, int]]) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class RoundLoss:
-    """What one round loses at most: its certified cost, and more exactly where that is known.
+    """An upper bound of what one round loses: its certified cost, and a more exact law if one is
+    known.
 
-    `laplaces`: (sensitivity, scale) in ring units of each part, where every part is covered by one
-    whole discrete Laplace that is sure to be drawn; else empty. `mu_squared`: of a Gaussian round
-    that of a continuous Gaussian of which it is a function.
+    `laplaces`: (sensitivity, scale) in ring units of each part, if a whole discrete Laplace is
+    certain to be drawn for every part; else empty. `mu_squared`: for a Gaussian round, that of a
+    continuous Gaussian of which the round is a function.
     """
 
     cost: Cost
@@ -241,8 +246,11 @@ def round_loss(
     unit: PrivacyUnit,
     operators: Sequence[str] | None = None,
 ) -> RoundLoss:
-    """One round of a query, in a collusion scenario and a privacy unit (see `unit_cost`). A sum
-    without noise, which ledgers list apart, bounds no loss."""
+    """The loss of one round of a query, in a collusion scenario and a privacy unit (see
+    `unit_cost`).
+
+    A sum without noise, which ledgers list separately, has no bounded loss.
+    """
     if query.mechanism is Mechanism.EXACT:
         return RoundLoss(UNVERIFIED)
     cost = unit_cost(query, scenario, unit, operators)
@@ -340,8 +348,8 @@ def tight_at_worst_instant(
 ) -> Fraction | None:
     """The largest `tight` over all instants: rounds with half-open windows, one loss each.
 
-    The instant of the largest basic sum need not be the one of the largest tight figure, so every
-    set of rounds that no other instant's contains is composed. None as for `tight`.
+    The instant of the largest basic sum need not be that of the largest tight figure, so every
+    maximal set of rounds that cover one instant is composed. None as for `tight`.
     """
     check_windows(starts, ends, np.ones(len(losses), np.int64))
     if not losses:
@@ -373,11 +381,12 @@ def _largest_rows(rows: Ints) -> Ints:
 
 
 def _margin(rounds: int) -> float:
-    """What the transforms may be wrong by in delta: an estimate, not a proof.
+    """By how much the numerical transforms can be wrong in delta: an estimate, not a proof.
 
-    Coefficients of absolute value at most 1 err by about 1e-15, the n-th power multiplies that by
-    n, and about ten coefficients matter: 1e-14 n, doubled. Against exact sums of randomised
-    response 1e-12 was seen at 35,040 rounds, where this allows 7e-10.
+    Coefficients of absolute value at most 1 have an error of about 1e-15, the n-th power
+    multiplies it by n, and about ten coefficients matter: 1e-14 n, doubled. Compared with exact
+    sums of randomised response, an error of 1e-12 was seen at 35,040 rounds, where this allows
+    7e-10.
     """
     return 2e-14 * rounds + 1e-12
 
@@ -419,8 +428,11 @@ def _atoms(loss: RoundLoss) -> list[tuple[Floats, Floats, float]]:
 
 
 def _laplace_atoms(sensitivity: int, scale: Fraction) -> tuple[Floats, Floats]:
-    """The loss of one discrete Laplace. A large sensitivity is taken on a coarser grid of values,
-    of which the finer law is a function (`loss`, fact 5): a part in 2^16 dearer at most."""
+    """The loss of one discrete Laplace.
+
+    For a large sensitivity it is computed on a coarser grid of values, of which the finer law is
+    a function (`loss`, fact 5): the result is larger by at most one part in 2^16.
+    """
     units = -(-sensitivity // _MOST_ATOMS)
     sensitivity, scale = -(-sensitivity // units), scale / units
     rate = float(1 / scale)
@@ -474,7 +486,7 @@ class ZcdpLimit(NamedTuple):
     delta: Fraction
 
     def most_rho(self, spent_delta: int = 0) -> int:
-        """The largest sum of rho, in 10^-9, that keeps the limit beside deltas of this sum, in
+        """The largest sum of rho, in 10^-9, that keeps the limit when the deltas sum to this, in
         10^-15; -1: none does."""
         return _most_rho(self, spent_delta)
 
@@ -520,8 +532,8 @@ def _most_rho(limit: ZcdpLimit, spent_delta: int) -> int:
 
 
 def stated_epsilon(rho: int, delta: int, at: Fraction = STATED_DELTA) -> Fraction | None:
-    """The epsilon at the delta `at` that sums of rho in 10^-9 and of delta in 10^-15 guarantee,
-    rounded up to 10^-6; None where none does."""
+    """The epsilon that sums of rho (in 10^-9) and delta (in 10^-15) guarantee at the delta `at`,
+    rounded up to 10^-6; None if none is guaranteed."""
     spare_delta = at * _KEPT - Fraction(delta, FEMTO)
     if rho >= MOST_RHO or spare_delta < _SMALLEST:
         return None

@@ -53,11 +53,11 @@ COARSE: Final = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """By how much rounding can move one coordinate of a part, in the part's unit: at most `worst`;
-    `typical` is the deviation of independent uniform errors.
+    """By how much rounding can move one coordinate of a part, in the part's unit.
 
-    `bounds`: what a reading is clamped to, in the query's unit; None where a part counts.
-    `slots`: a window's readings fall into this many coordinates, each into one.
+    At most `worst`; `typical` is the deviation of independent uniform errors. `bounds`: to what
+    a reading is clamped, in the query's unit; None for a part that counts. `slots`: over how
+    many coordinates the readings of a window are distributed, one coordinate each.
     """
 
     worst: Fraction
@@ -67,12 +67,12 @@ class Rounding:
 
     @property
     def average(self) -> Fraction:
-        """The most of the mean over all coordinates: only one of them can be moved by `worst`."""
+        """The largest mean error over all coordinates: only one of them can be moved by `worst`."""
         return self.worst / self.slots
 
     def exceeds(self, mean_absolute: float) -> bool:
-        """Whether it can move a figure, or the mean over slots, by more than `COARSE` times its
-        noise, E|Z|."""
+        """Whether rounding can move a figure, or the mean over slots, by more than `COARSE`
+        times its noise, E|Z|."""
         return self.average > Fraction(mean_absolute) * COARSE
 
 
@@ -129,8 +129,8 @@ def _nano(query: Query) -> Fraction:
 
 
 def _largest_error(query: Query, step: Fraction) -> Fraction:
-    """By how much one reading moves at most; a step of one nano-unit, in which readings are stored,
-    moves none."""
+    """By how much rounding moves one reading at most. A step of one nano-unit, in which readings
+    are stored, moves none."""
     return Fraction(0) if step * _nano(query) == 1 else step / 2
 
 
@@ -251,10 +251,10 @@ def all_draws(query: Query, participants: int, index: int) -> Layers:
 
 
 def added_up(layers: Layers, coordinates: int) -> Layers:
-    """The noise of the sum of this many coordinates of a part: each has draws of its own.
+    """The noise of the sum of this many coordinates of a part, each with its own draws.
 
-    Where a coin decides for all coordinates of a party at once, all parties are taken to draw: that
-    is at least as wide, as one more symmetric unimodal summand never narrows such a law.
+    If one coin decides for all coordinates of a party, all parties are assumed to draw. That is
+    at least as wide: one more symmetric unimodal summand never narrows such a law.
     """
     if coordinates == 1:
         return layers
@@ -310,8 +310,8 @@ _DEVIATIONS: Final = 9
 def absolute_quantiles(layers: Layers, levels: tuple[float, ...]) -> tuple[float, ...]:
     """For each level from 0 to 1 the least k with P(|X| <= k) at or above it, in ring units.
 
-    X is the sum of all draws; without any it is 0. By symmetry the quantile of X at 1/2 + level/2
-    is that of |X| at `level`. Raises ValueError for a level that is not between 0 and 1.
+    X is the sum of all draws, 0 if there are none. By symmetry the quantile of X at 1/2 +
+    level/2 is that of |X| at `level`. Raises ValueError for a level that is not between 0 and 1.
     """
     if any(not 0 < level < 1 for level in levels):
         raise ValueError("a level lies between 0 and 1")
@@ -384,7 +384,7 @@ class AverageError:
 
 
 def averages(query: Query, participants: int) -> tuple[AverageError, ...] | None:
-    """The errors of the averages among a query's results, none for most functions; None where the
+    """The errors of the averages among a query's results; empty for most functions. None if the
     noise of the count is as large as the count."""
     if query.function not in (Function.MEAN, Function.VARIANCE):
         return ()
@@ -480,8 +480,8 @@ class WeightedNoise:
 def released_averages(
     query: Query, participants: int, total: NDArray[np.int64]
 ) -> dict[str, WeightedNoise]:
-    """The error of each average of an opened total (d,), by name; none where the noisy count is
-    below 1, or its noise may be as large as it is."""
+    """The error of each average of an opened total (d,), by name. None if the noisy count is
+    below 1, or if its noise can be as large as the count."""
     if query.function not in (Function.MEAN, Function.VARIANCE):
         return {}
     released = {
@@ -513,20 +513,21 @@ def released_averages(
 
 
 def typical_contribution(part: Part) -> Fraction:
-    """Half of the most a curator can add to one coordinate, in the unit of its part.
+    """Half of the most that a curator can add to one coordinate, in the unit of its part.
 
-    One reading falls into one bin, and an L1 bound is shared by the coordinates.
+    One reading falls into one bin; an L1 bound is shared by all coordinates.
     """
     share = part.dimension if part.linear in (Linear.HISTOGRAM, Linear.VECTOR) else 1
     return part.largest * part.value / (2 * share)
 
 
 def relative_error(query: Query, participants: int, typical: Fraction | None = None) -> float:
-    """An upper bound of E|error| / typical value, of the noise and the worst rounding (of slots the
-    mean over all of them): the largest over the parts of a total, of which each curator adds a
-    typical contribution, or the averages.
+    """An upper bound of E|error| / typical value, from noise and worst-case rounding (for slots,
+    the mean over all of them).
 
-    `typical`: of the first part, if it is known better than half of what the bounds allow.
+    It is the largest over the parts of a total, to each of which a curator adds a typical
+    contribution, or over the averages. `typical`: the typical value of the first part, if more
+    is known than half of what the bounds allow.
     """
     forecasts = averages(query, participants)
     if forecasts is None:
@@ -561,11 +562,12 @@ def _typical_average(query: Query, average: AverageError) -> Fraction:
 def smallest_useful_group(
     query: Query, share: Fraction, typical: Fraction | None = None
 ) -> int | None:
-    """The smallest number of curators whose typical total is hit to within `share` on average.
+    """The smallest number of curators whose typical total has a mean error of at most `share` of
+    it.
 
-    At least `min_participants` (no smaller group is ever released); None beyond 10^7 curators.
-    The relative error falls with every curator: noise grows no faster than the square root, and
-    rounding in proportion.
+    At least `min_participants`, as no smaller group is ever released; None if it is above 10^7
+    curators. The relative error falls with every curator: noise grows no faster than the square
+    root, and rounding in proportion.
     """
     if share <= 0 or (typical is not None and typical <= 0):
         raise ValueError("a share and a typical contribution are above 0")

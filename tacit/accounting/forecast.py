@@ -34,11 +34,12 @@ _CURVE_POINTS: Final = 61
 
 @dataclass(frozen=True, slots=True)
 class ForecastRow:
-    """One horizon, unit and scenario: `rounds` in the horizon, `touching` one secret at most.
+    """One horizon, unit and scenario: `rounds` in the horizon; at most `touching` of them use the
+    data of one unit.
 
     `basic`: (epsilon, delta); `rho` and `zcdp`: the sum of zCDP as ledgers count it, and the
-    epsilon that it guarantees at the forecast's delta; `tight`: epsilon at that delta (None: none
-    is finite).
+    epsilon that it guarantees at the forecast's delta; `tight`: the composed epsilon at that
+    delta (None: none is finite).
     """
 
     horizon: str
@@ -57,8 +58,8 @@ class ForecastRow:
 class DayPoint:
     """The guarantee after this many days, under the query's own assumption (scenario e).
 
-    `at`: the end of that day, where the schedule's first start is known. `tight` is taken on a
-    coarser grid than the rows': up to a percent larger, never smaller.
+    `at`: the end of that day, if the schedule's first start is known. `tight` is computed on a
+    coarser grid than that of the rows: up to one percent larger, never smaller.
     """
 
     day: int
@@ -92,9 +93,11 @@ def forecast_schedule(
     """The composed guarantee of `days` days of this query, one round every `period_s` seconds.
 
     Period and first start default to the query's own schedule. Horizons: a day, a month of 30 days
-    and a year of 365, as far as `days` reaches, and all `days`. A horizon counts the rounds of its
-    best-filled stretch: ceil(horizon / period). Raises ValueError without a period, for a period or
-    a number of days below 1, and beyond `MAX_ROUNDS` rounds.
+    and a year of 365, if `days` is at least as long, and all `days`. A horizon counts the most
+    rounds that any stretch of its length can have: ceil(horizon / period).
+
+    Raises ValueError without a period, for a period or a number of days below 1, and for more
+    than `MAX_ROUNDS` rounds.
     """
     if query.schedule is not None:
         period_s = query.schedule.period_s if period_s is None else period_s
@@ -149,7 +152,7 @@ def forecast_schedule(
 def _zcdp(
     cost: Cost, rounds: int, delta: Fraction
 ) -> tuple[Fraction, Fraction | None] | tuple[None, None]:
-    """The rho of so many rounds as ledgers count it, and the epsilon that it guarantees."""
+    """The rho of this many rounds as ledgers count it, and the epsilon that it guarantees."""
     one = scaled(cost)
     if one is None or one.rho * rounds >= MOST_RHO:
         return None, None
@@ -185,7 +188,7 @@ def _curve_days(days: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunsForecast:
-    """One horizon: `runs` in its best-filled stretch; what they cost any one `record`, and all
+    """One horizon: the most `runs` that it can have, and what they cost any one `record` and all
     the data of one `curator`."""
 
     horizon: str
@@ -196,8 +199,11 @@ class RunsForecast:
 
 
 def forecast_runs(one: Cost, period_s: int) -> tuple[RunsForecast, ...]:
-    """A day, a month of 30 days and a year of 365 of runs that cost `one` each, one every
-    `period_s` seconds (at least 1). A delta is at most 1."""
+    """The cost of runs over a day, a month of 30 days and a year of 365, one run every `period_s`
+    seconds (at least 1).
+
+    `one`: what a run costs. A delta is at most 1.
+    """
     forecasts = []
     for horizon, days in DAYS.items():
         runs = -(-days * DAY_S // period_s)

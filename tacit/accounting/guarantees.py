@@ -65,7 +65,7 @@ def counts_clamping(query: Query, epsilon: Fraction) -> bool:
 
 
 def with_clamping(query: Query, epsilon: Fraction, delta: Decimal) -> Decimal:
-    """delta at this epsilon, with what clamping adds where that is counted; at most 1."""
+    """delta at this epsilon, at most 1, plus what clamping adds where the query counts that."""
     added = clamp_delta(query, epsilon)
     return capped(UP.add(delta, decimal_up(added))) if added > NEGLIGIBLE else delta
 
@@ -111,9 +111,11 @@ class VerifiedLine:
 
 @dataclass(frozen=True, slots=True)
 class HonestNoise:
-    """What still covers one part: the honest draws, and the sensitivity that they have to cover.
+    """The noise that still covers one part: the honest draws, and the sensitivity that they must
+    cover.
 
-    `sensitivity`: L1, ring units, of the privacy unit asked for. `share`: of the query's epsilon.
+    `sensitivity`: L1, ring units, of the privacy unit that was asked for. `share`: of the
+    query's epsilon.
     """
 
     share: Fraction
@@ -137,7 +139,7 @@ def honest_noise(
 ) -> tuple[HonestNoise, ...]:
     """The noise of each part that the adversary cannot subtract, for `unit` (None: the query's).
 
-    The noise is the declared one for every unit: its scales are computed for the query's own unit.
+    The noise is the same for every unit: its scales are computed for the query's own unit.
     """
     layers: list[tuple[LaplacePlan, int]] = []
     for plan, count in _honest_plans(query, honest):
@@ -169,8 +171,11 @@ def honest_noise(
 
 
 def remaining_rho(query: Query, honest: Honest, unit: PrivacyUnit | None = None) -> Fraction | None:
-    """The zCDP, in `unit` (None: the query's), of a Gaussian query against an adversary that leaves
-    these honest draws; None where none is left. A multiple of 10^-12, rounded up."""
+    """The zCDP, in `unit` (None: the query's), of a Gaussian query if these honest draws remain
+    unknown to the adversary.
+
+    None if no draw remains. A multiple of 10^-12, rounded up.
+    """
     weights = [count * plan.weight for plan, count in _honest_plans(query, honest)]
     if not weights:
         return None
@@ -213,8 +218,8 @@ def gaussian_cost(query: Query, honest: Honest, unit: PrivacyUnit) -> Cost:
 
 
 def _epsilon_of(query: Query, rho: Fraction) -> Fraction | None:
-    """The epsilon of this rho at the query's delta, rounded up: the declared one where it is met;
-    None beyond what is of any use."""
+    """The epsilon of this rho at the query's delta, rounded up: the declared epsilon if the rho
+    meets it; None if it is too large to be useful."""
     if query.epsilon is not None and rho == zcdp_of(query):
         return query.epsilon
     if rho > MOST_BUDGET:
@@ -351,8 +356,10 @@ def _nothing(
 
 @lru_cache(maxsize=1024)  # by the query's value
 def priced_text(query: Query) -> str:
-    """The canonical text of a query under which its figures are kept: without its name and its
-    group, on which none depends. Feeders that are asked the same share them."""
+    """The canonical text of a query without its name and its group, on which no figure depends.
+
+    Figures are cached under this text, so feeders with the same query share them.
+    """
     fields = query.model_dump(mode="json", exclude_none=True, exclude={"name", "group"})
     return canonical_json({**fields, "name": "priced"}).decode()
 
@@ -458,8 +465,8 @@ def _state(
 def _curve(
     query: Query, remaining: tuple[HonestNoise, ...], epsilon: Fraction, *, pure: bool
 ) -> tuple[tuple[Fraction, Decimal], ...]:
-    """A few more points of the guarantee: below a pure epsilon, around an approximate one; with 0,
-    where delta is the total variation."""
+    """A few more points of the guarantee: below a pure epsilon, or on both sides of an
+    approximate one. At 0, delta is the total variation."""
     factors = (
         (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
         if pure

@@ -59,9 +59,9 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Honest:
-    """How many honest parties' draws the adversary cannot subtract, victim included.
+    """How many honest parties add noise that the adversary cannot subtract, the victim included.
 
-    `fallen`: why an operator of several aggregators weakens the row, where one does.
+    `fallen`: why an operator of several aggregators weakens the row, if one does.
     """
 
     curators: int
@@ -85,9 +85,9 @@ def openers(query: Query) -> int:
 def honest_draws(
     query: Query, scenario: Scenario, n: int | None, operators: Sequence[str] | None = None
 ) -> Honest:
-    """Whose draws remain in this scenario among n curators (None: `min_participants`).
+    """Which honest draws remain in this scenario among n curators (None: `min_participants`).
 
-    `operators` names who runs each aggregator; None takes them to be all different.
+    `operators`: who runs each aggregator; None: all different.
     """
     participants = query.min_participants if n is None else n
     if operators is not None and len(operators) != query.aggregators:
@@ -116,7 +116,7 @@ def _operator_sizes(query: Query, operators: Sequence[str] | None) -> tuple[int,
 def _corrupt_aggregators(
     query: Query, scenario: Scenario, sizes: tuple[int, ...]
 ) -> tuple[int, str | None]:
-    """How many aggregators the adversary holds, and why it is more of them by an operator."""
+    """How many aggregators the adversary controls, and why an operator makes it more of them."""
     total, needed = query.aggregators, openers(query)
     if scenario in (Scenario.RECIPIENT, Scenario.CURATORS) or query.sharing is Sharing.NONE:
         return (total if scenario is Scenario.EVERYONE else 0), None
@@ -145,7 +145,7 @@ def _corrupt_aggregators(
 
 
 def _largest_union(sizes: tuple[int, ...], limit: int) -> int:
-    """The most aggregators that whole operators hold together without passing the limit."""
+    """The largest number of aggregators, at most `limit`, that a set of operators runs together."""
     reachable = {0}
     for size in sizes:
         reachable |= {
@@ -180,8 +180,8 @@ def described(query: Query, scenario: Scenario, honest: Honest) -> str:
 
 
 def assumption(query: Query, aggregators: Sequence[str], operators: Sequence[str]) -> str:
-    """What a round's figure, and the secrecy of its pieces, assume of these aggregators (by id)
-    and of other curators, in words."""
+    """In words: what a round's guarantee, and the secrecy of its pieces, assume about these
+    aggregators (by id) and about other curators."""
     named = ", ".join(aggregators)
     if query.sharing is Sharing.NONE:
         return f"nothing of the aggregator {named} or of other curators: all of them may collude"

@@ -71,10 +71,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """The sums of cos(u y) and sin(u y) of each curator, over the rounds it was seen in.
+    """The sums of cos(u y) and sin(u y) of each curator, over the rounds in which it took part.
 
-    All (n,): `period` P in ring units, `phi` in (0, 1], `rounds` counts. One row is one coordinate
-    of one curator: who audits d coordinates uses d rows for each, and n counts them all.
+    All (n,): `period` P in ring units, `phi` in (0, 1], `rounds` counts. One row is one
+    coordinate of one curator: an audit of d coordinates uses d rows a curator, and n counts them
+    all.
     """
 
     period: Ints
@@ -85,7 +86,8 @@ class NoiseAudit:
 
     @classmethod
     def of_scales(cls, scales: Sequence[Fraction]) -> NoiseAudit:
-        """Nothing seen yet of curators whose declared noise has these scales (ring units)."""
+        """An audit that has seen nothing yet, of curators whose declared noise has these scales
+        (ring units)."""
         if any(scale <= 0 for scale in scales):
             raise ValueError("a noise scale is above 0")
         scale = np.array([float(scale) for scale in scales])
@@ -95,7 +97,8 @@ class NoiseAudit:
         return cls(period, phi, np.zeros(scale.size, np.int64), zeros, zeros)
 
     def plus(self, values: Ints, invited_flags: Flags | None = None) -> NoiseAudit:
-        """With one more round: (n,) noisy values in ring units, of those that took part."""
+        """The audit after one more round: (n,) noisy values in ring units, of the curators that
+        took part."""
         if values.shape != self.period.shape or values.dtype != np.int64:
             raise ValueError("one whole value for each curator")
         here = np.ones(values.shape, np.bool_) if invited_flags is None else invited_flags
@@ -114,10 +117,10 @@ class NoiseAudit:
         return np.hypot(self.cosines, self.sines) / np.maximum(self.rounds, 1)
 
     def verdict(self, alpha: float, look: int) -> Verdict:
-        """Look number `look` (1, 2, ...): who shows more than compliant noise may.
+        """Look number `look` (1, 2, ...): which curators vary less than compliant noise makes them.
 
-        Each row is tested at alpha / (n look (look + 1)): over all rows and all looks ever taken,
-        an honest deployment sees any flag with probability at most alpha.
+        Each row is tested at alpha / (n look (look + 1)): over all rows and all looks ever
+        taken, an honest deployment has any flag with probability at most alpha.
         """
         if look < 1:
             raise ValueError("looks are counted from 1")
@@ -128,7 +131,7 @@ class NoiseAudit:
 
 
 def rounds_to_tell(alpha: float, phi: float = 0.1) -> int:
-    """After how many rounds a constant value without noise passes the threshold at this alpha."""
+    """After how many rounds a constant value without noise exceeds the threshold at this alpha."""
     return math.floor(4 * math.log(4 / alpha) / (1 - phi) ** 2) + 1
 
 
@@ -169,9 +172,9 @@ def far_bounds(
 ) -> tuple[Proposal, ...]:
     """Declared amounts that are outliers on a logarithmic scale, above or below.
 
-    `declared`: (n,) positive, any unit. Proposed where |ln x - median| is beyond both `deviations`
-    robust standard deviations and ln(factor): where nearly all declare the same, the deviation is
-    0 and the factor decides.
+    `declared`: (n,) positive, any unit. A curator is proposed if |ln x - median| exceeds both
+    `deviations` robust standard deviations and ln(factor): if nearly all declare the same, the
+    deviation is 0 and the factor decides.
     """
     if (declared <= 0).any() or not np.isfinite(declared).all():
         raise ValueError("declared bounds are above 0 and finite")
@@ -199,12 +202,12 @@ def far_bounds(
 
 
 def missed_rounds(invited: Ints, missed: Ints, alpha: float = 1e-3) -> tuple[Proposal, ...]:
-    """Curators that missed more rounds than chance explains.
+    """Curators that missed more rounds than chance explains. (n,) counts, 0 <= missed <= invited.
 
-    (n,) counts, 0 <= missed <= invited. If misses fall on invitations at random, then given their
-    total, a curator's count is hypergeometric: the exact upper tail, times n (Bonferroni), must
-    stay above alpha. Under that hypothesis any curator is proposed with probability at most alpha.
-    Outages that several rounds share break the hypothesis, hence a proposal only.
+    If misses fall on invitations at random, a curator's count is hypergeometric given the total:
+    the exact upper tail times n (Bonferroni) must stay above alpha. Under that hypothesis any
+    curator is proposed with probability at most alpha. Outages that several rounds share break
+    the hypothesis, so this only proposes.
     """
     if (missed < 0).any() or (missed > invited).any():
         raise ValueError("a curator misses no more rounds than it was invited to")
@@ -231,8 +234,8 @@ def missed_rounds(invited: Ints, missed: Ints, alpha: float = 1e-3) -> tuple[Pro
 
 
 def upper_tail(total: int, lost: int, drawn: int, least: int) -> float:
-    """The chance that of `drawn` out of `total`, of which some are `lost`, at least so many are:
-    the tail of the hypergeometric law, from the side that is smaller."""
+    """The probability that at least `least` of `drawn` are among the `lost` of `total`: the tail
+    of the hypergeometric law, summed from its smaller side."""
     above = least * total > drawn * lost
     count = least if above else least - 1
     if not max(0, drawn + lost - total) <= count <= min(drawn, lost):
@@ -262,12 +265,13 @@ def _log_choices(of: int, chosen: int) -> float:
 def far_values(
     noisy: Ints, scales: Floats, alpha: float = 1e-3, deviations: float = 6.0
 ) -> tuple[Proposal, ...]:
-    """Local mode, one round: noisy values out of line by more than noise can explain.
+    """Local mode, one round: noisy values that lie further out than noise can explain.
 
-    (n,) noisy values and noise scales b_i, ring units. With all n draws, |Z_i| <= b_i ln(2n/alpha)
-    but for probability alpha (P(|Z| > t) <= 2 e^(-t/b)). A curator is proposed where the rest of
-    its distance to the median exceeds `deviations` robust standard deviations of all noisy values:
-    except with probability alpha, no curator whose true value lies within them is proposed.
+    (n,) noisy values and noise scales b_i, ring units. Over all n draws, |Z_i| <= b_i
+    ln(2n/alpha) except with probability alpha (P(|Z| > t) <= 2 e^(-t/b)). A curator is proposed
+    if its distance from the median, less that bound, exceeds `deviations` robust standard
+    deviations of all noisy values: except with probability alpha, no curator whose true value
+    lies within them is proposed.
     """
     if noisy.shape != scales.shape or (scales <= 0).any():
         raise ValueError("one noise scale above 0 for each value")

@@ -20,8 +20,11 @@ Octets: TypeAlias = Annotated[str, Field(description="Base64url without padding"
 
 
 class Answer(BaseModel):
-    """An answer of the API, or a part of one. Its fields are attributes; `answer["id"]` is the JSON
-    of a field under its name in the API, and `dict(answer)` that of all."""
+    """An answer of the API, or a part of one.
+
+    Its fields are attributes. `answer["id"]` is the JSON value of a field under its name in the
+    API, and `dict(answer)` has all of them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -30,7 +33,7 @@ class Answer(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def __repr__(self) -> str:
-        """At a prompt an answer that has words of its own (a report, a result) shows them."""
+        """At a prompt: the text of an answer that has one (a report, a result)."""
         return super().__repr__() if type(self).__str__ is BaseModel.__str__ else str(self)
 
     def __getitem__(self, name: str) -> Any:
@@ -52,8 +55,10 @@ A = TypeVar("A", bound=Answer)
 
 
 def read(kind: type[A], received: dict[str, Any]) -> A:
-    """An answer of this kind as received, with the fields that this release does not know. One
-    that does not fit the model (of another release) has its fields as plain JSON."""
+    """An answer of this kind as received, including fields that this release does not know.
+
+    An answer that does not fit the model (of another release) has its fields as plain JSON.
+    """
     try:
         answer = kind.model_validate_json(json.dumps(received), extra="allow")
     except ValidationError:
@@ -75,9 +80,9 @@ def _keep(value: object, received: Any) -> None:
 
 
 class Support(Answer):
-    """What an operator sends to who helps. `libraries`: versions by name; `settings`: with `[set]`
-    for a secret and for a text that may be private; `revision`: of the database's schema; `rows`:
-    of each table."""
+    """What an operator sends to the people who help. `libraries`: versions by name; `settings`:
+    `[set]` in place of a secret or of a text that may be private; `revision`: of the database's
+    schema; `rows`: of each table."""
 
     service: str
     version: str
@@ -99,9 +104,9 @@ class Health(Answer):
 
 class Readiness(Answer):
     """The service can do its work. `checks`: `ok` for each, or what is wrong elsewhere (a
-    coordinator's `aggregators`: which do not answer, since when); `tls_pq`: whether its TLS offers
-    a group that withstands quantum computers; `pid`: the process that answers, in the numbers of
-    its own machine or container."""
+    coordinator's `aggregators`: which do not answer, and since when); `tls_pq`: whether its TLS
+    offers a group that withstands quantum computers; `pid`: of the answering process, as its own
+    machine or container numbers it."""
 
     status: Literal["ready"]
     checks: dict[str, str]
@@ -119,7 +124,8 @@ class MadeToken(Answer):
 
 
 class Token(Answer):
-    """An API token without its secret. `last_used`: the day, of people's tokens only."""
+    """An API token without its secret. `last_used`: the day of its last use; people's tokens
+    only."""
 
     id: str
     scopes: list[str]

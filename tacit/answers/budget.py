@@ -114,10 +114,10 @@ class Worst(Answer):
 
 
 class ReleasedAmount(Answer):
-    """What the curator that spent most has spent, in the rounds that `counts` says; at most what
-    holds of any group that this one is a part of. `tight`: composed numerically, at the delta that
-    was asked for; `worst`: for operators. In both currencies: (epsilon, delta), and zCDP as (rho,
-    rho_delta), which guarantees `zcdp_epsilon` at delta 10^-6."""
+    """What the curator that spent most has spent, in the rounds that `counts` describes; no
+    smaller group spent more. `tight`: composed numerically, at the requested delta; `worst`: for
+    operators. In both currencies: (epsilon, delta), and zCDP as (rho, rho_delta), which
+    guarantees `zcdp_epsilon` at delta 10^-6."""
 
     scenario: str
     key: str
@@ -134,7 +134,7 @@ class ReleasedAmount(Answer):
 
 class Released(Answer):
     """The composed guarantee of all rounds, by unit. `exact_answers`: how many of them are sums
-    without noise; the guarantee holds against who does not have these."""
+    without noise; the guarantee holds only against people who do not have those."""
 
     rounds: int
     exact_answers: int
@@ -173,7 +173,7 @@ class Disclosed(Answer):
 
 class Spent(Answer):
     """What a curator spent in its rounds, by unit. `exact_answers`: how many of them are sums
-    without noise; the amounts hold against who does not have these."""
+    without noise; the amounts hold only against people who do not have those."""
 
     rounds: int
     exact_answers: int
@@ -198,8 +198,8 @@ class CuratorBudget(Answer):
 
 
 class LedgerEvent(Answer):
-    """A row of the ledger; `hash` covers it and the row before. `first` and `count`: the curators
-    that it is about, by number."""
+    """A row of the ledger; `hash` covers it and the row before. `first` and `count`: the
+    curators that it concerns, by number."""
 
     seq: int
     time: Time
@@ -243,8 +243,8 @@ class LedgerAmount(Amount):
 
 
 class Shortage(Answer):
-    """A limit that a round would exceed, and for how many curators. `rounds`: the newest that were
-    charged against it, and `blocked`: the first of the curators, both for operators."""
+    """A limit that a round would exceed, and for how many curators. For operators only:
+    `rounds`, the newest that were charged against it, and `blocked`, the first of the curators."""
 
     limit: SpendingLimit
     asked: LedgerAmount
@@ -272,8 +272,8 @@ class BudgetPreview(Answer):
 
 
 class ForecastRow(Answer):
-    """What a horizon composes to. `touching`: rounds that touch one unit; `zcdp`: the epsilon at
-    the forecast's delta that the sum of their `rho` guarantees."""
+    """What a horizon composes to. `touching`: the most rounds that use the data of one unit;
+    `zcdp`: the epsilon that the sum of their `rho` guarantees at the forecast's delta."""
 
     horizon: str
     days: int
@@ -320,8 +320,9 @@ class SomeCurators(Answer):
 
 
 class DebitDifferences(Answer):
-    """Whom a round charges here, against what parties say they debited; `credited`: how many it
-    charges no longer under the query's own assumption, as nothing can have been opened."""
+    """Differences between what a round charges here and what the parties report as debited.
+    `credited`: how many it no longer charges under the query's own assumption, as its sum cannot
+    have been opened."""
 
     round: str
     state: str
@@ -352,8 +353,8 @@ class Proposed(Answer):
 
 
 class Proposal(Answer):
-    """A curator that an operator may want to look at. `field`: the declared bound that lies far
-    out."""
+    """A curator that an operator may want to examine. `field`: the declared bound that is an
+    outlier."""
 
     curator: str | None
     number: int

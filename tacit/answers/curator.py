@@ -49,8 +49,8 @@ class ReplacementsBegun(Answer):
 
 
 class WaitingReplacement(Answer):
-    """A party whose next identity is not known to all services. `used`: whether it signs by it;
-    `problems`: of services that did not take it."""
+    """A party whose next identity some services do not know yet. `used`: whether it already
+    signs with that identity; `problems`: of the services that did not accept it."""
 
     party: str
     fingerprint: str
@@ -112,7 +112,7 @@ class DryReading(Answer):
 
 
 class DrySumOfDay(Answer):
-    """Readings of a meter on one day. `total`: their sum; of a counter, the last total."""
+    """Readings of a meter on one day. `total`: their sum; for a counter, its last reading."""
 
     day: str
     meter: str
@@ -123,9 +123,9 @@ class DrySumOfDay(Answer):
 
 
 class ImportedReadings(Answer):
-    """How far an import is. `unknown_curators`: the most frequent names that are not curators of
-    this service; `taken_for`: the format, and why. Of a dry run the first readings and sums a
-    day."""
+    """The progress of an import. `unknown_curators`: the most frequent names that are not
+    curators of this service; `taken_for`: the detected format, and why. A dry run also has the
+    first readings and the sums of days."""
 
     id: str
     state: str
@@ -153,8 +153,8 @@ class KeptTable(Answer):
 
 
 class KeptItems(Answer):
-    """A table of sequences or sets of items that was stored. `items`: different ones; `timed`:
-    whether records have a time, so that a job with a window counts them."""
+    """A table of sequences or sets of items that was stored. `items`: how many different ones;
+    `timed`: whether records have a time, so that a job with a window counts them."""
 
     curator: str
     name: str
@@ -212,8 +212,8 @@ class PeriodCharge(ChargedAmount):
 
 
 class Debit(StatedCharge):
-    """A debit. `round`: null for noisy reports; `assumes`: who does not pool what they see;
-    `credited`: the round was never released, and does not count."""
+    """A debit. `round`: null for noisy reports; `assumes`: which parties must not pool what they
+    see; `credited`: the round was never released and does not count."""
 
     round: str | None
     assumes: str
@@ -229,15 +229,15 @@ class ListOfDebits(Answer):
 
 
 class AgreedAtDelta(Answer):
-    """A limit on zCDP: the epsilon at a delta that all spending together guarantees."""
+    """A limit on zCDP: the epsilon that all spending together guarantees at a delta."""
 
     epsilon: Figure
     delta: Figure
 
 
 class AgreedLimit(Answer):
-    """A limit that is agreed; a field that is absent is not limited. `epsilon` and `delta`: on sums
-    of them; `zcdp`: on the sum of all zCDP."""
+    """An agreed limit; a field that is absent is not limited. `epsilon` and `delta`: on sums of
+    them; `zcdp`: on the sum of all zCDP."""
 
     epsilon: Figure | None = None
     delta: Figure | None = None
@@ -264,7 +264,8 @@ class UnitStatement(Answer):
 
 
 class RecordStatement(UnitStatement):
-    """The same for one reading. `worst_instant`: the largest sum over rounds of one instant."""
+    """What one reading has spent. `worst_instant`: the largest sum over the rounds that cover
+    one instant."""
 
     worst_instant: ChargedAmount
 
@@ -277,8 +278,9 @@ class Units(Answer):
 
 
 class OwnBudget(Answer):
-    """A curator's ledger. `public_columns`: those that may be sent without noise. `exact_answers`:
-    sums without noise that it is part of; the figures hold against who does not have these."""
+    """A curator's ledger. `public_columns`: columns that may be sent without noise.
+    `exact_answers`: sums without noise to which it contributed; the figures hold only against
+    people who do not have those."""
 
     curator: str
     party: str
@@ -288,8 +290,8 @@ class OwnBudget(Answer):
 
 
 class AskedFor(Answer):
-    """What of the readings a query asks for. `purpose`: as whoever asks wrote it; `bounds`: to
-    which each is cut; `noise_by`: who adds noise, `curator`, `aggregators`, `both` or `nobody`."""
+    """Which readings a query uses. `purpose`: as its author wrote it; `bounds`: to which each
+    reading is clamped; `noise_by`: who adds noise, `curator`, `aggregators`, `both` or `nobody`."""
 
     purpose: str | None = None
     register_name: str = Field(alias="register")
@@ -308,8 +310,8 @@ class RefusalReason(Answer):
 
 
 class DeclaredCharge(StatedCharge):
-    """What was promised for an answer. `guess`: how often those whom the query names guess right at
-    most, of 1."""
+    """What was promised for an answer. `guess`: the largest share of right guesses, of 1, by the
+    people whom the query names."""
 
     assumes: str
     guess: Figure | None
@@ -323,8 +325,8 @@ class UnitCharges(Answer):
 
 
 class ReadingsUsed(Answer):
-    """How many readings an answer used, and how many were cut to the bounds; `kept_share`: what was
-    kept of their sum where it was longer than the query's `window_bound`, null where all of it."""
+    """How many readings an answer used, and how many were clamped to the bounds. `kept_share`:
+    what was kept of their sum if it exceeded the query's `window_bound`; null if all was kept."""
 
     used: int
     clamped: int
@@ -340,8 +342,8 @@ class RefusedProof(Answer):
 
 
 class GivenContribution(Answer):
-    """What a round asked, and what it was answered. `operators`: who run the aggregators that the
-    pieces went to; `delivery`: sealed bodies by state; `outcome`: how the round ended."""
+    """What a round asked for, and the answer. `operators`: of the aggregators that received
+    pieces; `delivery`: sealed bodies by state; `outcome`: how the round ended."""
 
     round: str
     query: str
@@ -394,8 +396,8 @@ class WholeContribution(GivenContribution):
 
 
 class ReadingCounts(Answer):
-    """What became of a curator's readings. `refreshed_after_contribution`: changed after a round
-    had used them."""
+    """A curator's readings by outcome. `refreshed_after_contribution`: changed after a round had
+    used them."""
 
     curator: str
     accepted: int

@@ -15,14 +15,14 @@ class Amount(Answer):
 
 
 class Roles(Answer):
-    """Names of columns: with reference labels, and with the owners of the rows."""
+    """Names of columns: those with reference labels, and those with the owners of the rows."""
 
     label: str | None
     curator: str | None
 
 
 class Dataset(Answer):
-    """A dataset. `schema`: what operators see of its kind: rows, columns, items, vertices."""
+    """A dataset. `schema`: what operators see for its kind: rows, columns, items, vertices."""
 
     # `budget`: null where nothing can be charged, and then `left` is, too; `lifetime`: charged
     # ever; `ledger`: null for public lists, which have none.
@@ -54,8 +54,8 @@ class ListOfDatasets(Answer):
 
 
 class DatasetEvent(Answer):
-    """A row of a dataset's ledger; `hash` covers it and the row before. `reserved`:
-    whether the amount was reserved before; `reason`: why no figure covers a release."""
+    """A row of a dataset's ledger; `hash` covers it and the row before. `reserved`: whether the
+    amount had been reserved; `reason`: why no figure covers a release."""
 
     seq: int
     time: Time

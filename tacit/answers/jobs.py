@@ -16,7 +16,7 @@ Stance = Literal["sound", "paper"]
 
 class Algorithm(Answer):
     """An algorithm that runs as a job. `federated`: which of its methods run over curators, by
-    `rounds` or by `reports`; `parameters`: a JSON Schema; `result`: what each part is."""
+    `rounds` or by `reports`; `parameters`: a JSON Schema; `result`: the meaning of each part."""
 
     name: str
     title: str
@@ -46,14 +46,15 @@ class JobPrice(Answer):
 
 
 class JobBudget(JobPrice):
-    """The same, with what was charged in the end. Nothing is, unless noise was drawn."""
+    """What a job costs its dataset, and what was finally charged: nothing, unless noise was
+    drawn."""
 
     charged: Amount | None
     noise_drawn: bool
 
 
 class PublishedJob(Answer):
-    """What everyone may know of a job. `dataset`: null for a job over curators."""
+    """The public part of a job. `dataset`: null for a job over curators."""
 
     id: str
     algorithm: str
@@ -64,8 +65,8 @@ class PublishedJob(Answer):
 
 
 class Job(PublishedJob):
-    """All of a job, for operators: how long it ran depends on the data. `progress`: 0 to 1, of
-    this attempt; `error`: a problem; `remaining_s`: whole seconds, null where nothing is known."""
+    """All of a job, for operators only, as its running time depends on the data. `progress`: 0
+    to 1, of this attempt; `error`: a problem; `remaining_s`: whole seconds, null if unknown."""
 
     federation: Federation | None
     params: dict[str, Any]
@@ -150,8 +151,8 @@ class Evaluation(Answer):
 
 
 class ReportTaken(Answer):
-    """Whether a curator's report was taken: its place among those sent, an HTTP status, and why
-    not."""
+    """Whether a curator's report was accepted: its index among those sent, an HTTP status, and
+    the reason if it was not."""
 
     index: int
     status: int
@@ -191,8 +192,8 @@ class JobSchedulePreview(Answer):
 
 
 class JobSchedule(Answer):
-    """A job that is asked again for each period. `runs`: how many began; `waits_for`: the problem
-    that keeps the next one back."""
+    """A job that runs again for each period. `runs`: how many began; `waits_for`: the problem
+    that delays the next one."""
 
     id: str
     algorithm: str

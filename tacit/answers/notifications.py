@@ -8,8 +8,8 @@ from tacit.answers.base import Answer, Time
 
 
 class PresentCondition(Answer):
-    """Something that needs an operator now. `subject`: what has it; `runbook`: the section of the
-    documentation that says what to do."""
+    """Something that needs an operator now. `subject`: what it concerns; `runbook`: the section
+    of the documentation with the remedy."""
 
     condition: str
     subject: str
@@ -24,7 +24,7 @@ class PresentConditions(Answer):
 
 
 class NotificationDelivery(Answer):
-    """A message to one outlet. `due`: when it is tried next; without it and without `delivered` it
+    """A message to one outlet. `due`: when it is tried next; without `due` and `delivered` it
     was given up. `problem`: of the last attempt that failed."""
 
     event: Literal["began", "ended", "test"]
@@ -36,7 +36,7 @@ class NotificationDelivery(Answer):
 
 
 class Notification(Answer):
-    """A condition from when to when, as it was when it began, and the messages about it."""
+    """A condition with its start and end, as it was when it began, and the messages about it."""
 
     id: str
     condition: str

@@ -14,15 +14,15 @@ from tacit.report.model import PrivacyReport
 
 
 class ListOfRounds(Answer):
-    """A page of rounds: heads, or with `state=open` signed descriptors. `newest`: the newest id of
-    all, behind a full page"""
+    """A page of rounds: heads, or with `state=open` signed descriptors. `newest`: the newest id
+    of all rounds, if the page is full."""
 
     rounds: list[RoundHead | Signed[RoundDescriptor]]
     newest: str | None = None
 
 
 class RoundCompleteness(Answer):
-    """How many answered; `with_readings`: a noisy count, where the query pays for it."""
+    """How many curators answered; `with_readings`: a noisy count, if the query pays for it."""
 
     answered: int
     with_readings: Figure | None
@@ -30,9 +30,9 @@ class RoundCompleteness(Answer):
 
 
 class RoundResult(Answer):
-    """A released result with its report. `result` has a decimal text or a list of them for each
-    part; null where there is no figure, and `reason` then states why. `columns`: of a table, whose
-    cells are in row-major order."""
+    """A released result with its report. `result` has a decimal text, or a list of them, for
+    each part; it is null if there is no figure, and `reason` then states why. `columns`: of a
+    table, whose cells are in row-major order."""
 
     format: Literal["tacit.round-result/1"]
     round: str
@@ -48,8 +48,8 @@ class RoundResult(Answer):
 
 
 class KeptQuery(Answer):
-    """A query with the privacy report that each of its rounds would have. `rounds`: how many it
-    had; `last`: the newest; `stopped`: since when its schedule opens no more."""
+    """A query with the privacy report of each of its rounds. `rounds`: how many it had; `last`:
+    the newest; `stopped`: when its schedule ended."""
 
     id: str
     hash: str

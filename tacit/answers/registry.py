@@ -33,10 +33,10 @@ class PolicyOfAggregator(Answer):
 
 
 class PairedAggregator(Answer):
-    """An aggregator that is paired. The other fields, if asked for: what was seen when the
-    coordinator looked last. `fingerprint_seen`: of the identity it shows, which may be another than
-    the paired one; `epoch`: of its sealing key; `ahead_s`: how far its
-    clock is ahead of the coordinator's; `problem`: why it is not reachable."""
+    """A paired aggregator. The other fields, on request: what the coordinator's last check
+    found. `fingerprint_seen`: of the identity that it shows, which may differ from the paired
+    one; `epoch`: of its sealing key; `ahead_s`: how far its clock is ahead of the coordinator's;
+    `problem`: why it is not reachable."""
 
     id: str
     url: str
@@ -134,7 +134,7 @@ class SealsAsked(Answer):
 
 
 class StorageKeyState(Answer):
-    """The storage key in use. `left`: rows that a rotation has still to encrypt again."""
+    """The storage key in use. `left`: rows that a rotation has not yet encrypted again."""
 
     generation: int
     state: str
@@ -143,7 +143,8 @@ class StorageKeyState(Answer):
 
 
 class SignInCode(Answer):
-    """A code for a browser, good once and for `valid_s` seconds; `path`: the page that takes it."""
+    """A code for a browser, valid once and for `valid_s` seconds; `path`: the page that accepts
+    it."""
 
     code: str
     path: str
@@ -151,7 +152,7 @@ class SignInCode(Answer):
 
 
 class Group(Answer):
-    """A group, without its curators. `curators`: how many; `parent`: the group it is a part of."""
+    """A group, without its curators. `curators`: how many; `parent`: the group that contains it."""
 
     name: str
     parent: str | None
@@ -233,8 +234,8 @@ class KeptSealKey(Answer):
 
 
 class RoundProgress(Answer):
-    """The state of a round. `accepted`: curators whose pieces it holds; `contributions`: indices of
-    the aggregators whose noise it holds; `reason`: why it was aborted."""
+    """The state of a round. `accepted`: the curators whose pieces the aggregator has;
+    `contributions`: indices of the aggregators whose noise it has; `reason`: why it was aborted."""
 
     round: str
     state: str
@@ -273,7 +274,7 @@ class NoiseLook(Answer):
 
 class NoiseFamily(Answer):
     """Rounds whose noise has one law. `characteristic`: of that law; `rounds_to_tell`: after how
-    many rounds a curator without noise is found."""
+    many rounds the audit finds a curator without noise."""
 
     part: str
     scale: Figure
@@ -304,7 +305,7 @@ class NoiseProposal(Answer):
 
 
 class NoiseAudit(Answer):
-    """Who may add no noise in local rounds. `cannot`: what this look does not find."""
+    """Which curators may add no noise in local rounds. `cannot`: what this audit does not find."""
 
     alpha: float
     look: NoiseLook

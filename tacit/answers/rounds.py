@@ -16,15 +16,16 @@ class Span(Answer):
 
 
 class Interval(Answer):
-    """How far noise moves a result at most, either way, with the chance `level`."""
+    """How far noise moves a result at most, up or down, with the probability `level`."""
 
     level: Figure
     half_width: Figure
 
 
 class Figures(Answer):
-    """The figures of a released round in a list: its single numbers, the noise of a sum or count,
-    and how often those whom the query names guess right at most (of 1; null: no bound)."""
+    """The figures of a released round in a list: its single numbers, the noise of a sum or
+    count, and the largest share of right guesses by the people whom the query names (of 1; null:
+    no bound)."""
 
     result: dict[str, Figure | None]
     interval: Interval | None
@@ -39,8 +40,8 @@ class Step(Answer):
 
 
 class RoundHead(Answer):
-    """A round as lists show it. `participants`: of a released one; `minimum`: curators that it
-    needs; `refused`: curators that were refused by their proof; `aborts`: signed by aggregators."""
+    """A round in a list. `participants`: of a released round; `minimum`: how many curators it
+    needs; `refused`: curators with an invalid proof; `aborts`: signed by aggregators."""
 
     id: str
     query_id: str
@@ -94,7 +95,7 @@ class RoundRefusals(Answer):
 
 
 class RefusedCurator(Answer):
-    """A curator that was refused by its proof, by its number; `curator`: its name, to operators."""
+    """A curator whose proof was invalid, by its number; `curator`: its name, for operators."""
 
     number: int
     reasons: list[str]
@@ -111,8 +112,8 @@ class OwnStanding(Answer):
 
 
 class RefusedByProof(Answer):
-    """All that were refused by their proof: `count` of them, the first by name, and what
-    aggregators contradict."""
+    """All curators whose proof was invalid: `count` of them, the first by name, and statements
+    of aggregators that contradict each other."""
 
     round: str
     state: RoundState

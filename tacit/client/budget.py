@@ -25,7 +25,7 @@ from tacit.client.exchange import (
 
 
 def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[tacit.Budget]:
-    """The global bounds that the sources claim, and what really holds for what was released."""
+    """The global bounds that the sources claim, and the verified guarantee of what was released."""
     return answer_of(tacit.Budget, get("/v1/budget", {"query_id": query_id, "delta": delta}))
 
 
@@ -64,7 +64,7 @@ def _budget_limits() -> Steps[answers.budget.Limits]:
 def _set_budget_limits(
     limits: Sequence[Json], *, curator: str | None = None
 ) -> Steps[answers.budget.Limits]:
-    """Limit what every curator, or one, spends; an empty list lifts the limits."""
+    """Limit what every curator, or one, may spend; an empty list removes the limits."""
     path = "/v1/budget/limits" if curator is None else f"/v1/budget/curators/{curator}/limits"
     return answer_of(answers.budget.Limits, repeatable("PUT", path, {"limits": list(limits)}))
 

@@ -29,7 +29,7 @@ class Budget(budget.Budget):
     released: Released
 
     def rows(self) -> list[dict[str, Any]]:
-        """A record for each group of people and unit: what all rounds together cost."""
+        """A record for each group of people and unit: the cost of all rounds together."""
         lines = (("record", self.released.record), ("curator", self.released.curator))
         return [
             {

@@ -131,7 +131,7 @@ def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
 
 
 def _support() -> Steps[Support]:
-    """What an operator sends to who helps: no secret, no reading, no curator's name."""
+    """What an operator sends to the people who help: no secret, no reading, no curator's name."""
     return answer_of(Support, get("/v1/support"))
 
 

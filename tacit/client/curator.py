@@ -58,7 +58,7 @@ def _import_progress(import_id: str) -> Steps[answers.curator.ImportedReadings]:
 def _put_records(
     curator: str, columns: Sequence[str], rows: Sequence[Sequence[float | str]]
 ) -> Steps[answers.curator.KeptTable]:
-    """Give a curator its own table, in place of the one before; a column has numbers or texts."""
+    """Replace a curator's own table; a column has numbers or texts."""
     body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
     return answer_of(answers.curator.KeptTable, repeatable("POST", "/v1/records", body))
 
@@ -66,8 +66,8 @@ def _put_records(
 def _import_records(
     curator: str, content: bytes, *, codes: Sequence[str] = ()
 ) -> Steps[answers.curator.KeptTable]:
-    """Give a curator its own table, in place of the one before. content: a CSV file with a header;
-    codes: the columns that have texts."""
+    """Replace a curator's own table by that of a CSV file with a header (`content`); codes: the
+    columns with texts."""
     return answer_of(
         answers.curator.KeptTable,
         Request(
@@ -94,8 +94,8 @@ def _drop_records(curator: str) -> Steps[None]:
 def _put_items(
     kind: Kind, curator: str, content: bytes, *, name: str = "records", form: str = "text"
 ) -> Steps[answers.curator.KeptItems]:
-    """Give a curator a table of its own sequences or sets (`transactions`), in place of the one of
-    this name. content: a file of them; form: text, ndjson or spmf."""
+    """Give a curator a table of its own sequences or sets (`transactions`); a table of the same
+    name is replaced. content: a file of them; form: text, ndjson or spmf."""
     return answer_of(
         answers.curator.KeptItems,
         Request(
@@ -155,7 +155,7 @@ def _reports(curator: str) -> Stream[Answer]:
 
 
 def _answer(curator: str, round_id: str) -> Steps[answers.curator.WholeContribution]:
-    """One answer of a curator, and who would have to work together to learn what of it."""
+    """One answer of a curator, and which parties would have to collude to learn more from it."""
     return answer_of(answers.curator.WholeContribution, get(_answer_path(curator, round_id)))
 
 
@@ -175,10 +175,10 @@ def _answer_transcript(curator: str, round_id: str) -> Steps[Json]:
 def _check_answer(curator: str, round_id: str) -> Steps[Json]:
     """Recombine the sum of a round that a curator answered: {"same_round", "result", ...}.
 
-    Which round it was, and to whose keys its pieces went, is known from its service, not from the
-    coordinator. `same_round`: whether the coordinator published the round that was answered; what
-    another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
-    not go to, and what each single check raises.
+    Which round it was, and to whose keys its pieces went, is taken from the curator's service,
+    not from the coordinator. `same_round`: whether the coordinator published the round that was
+    answered; a transcript of another round is not checked. Raises TranscriptNotAnchored for an
+    identity that did not receive the answer, and the errors of each single check.
     """
     # Loaded only here: everything else is asked without the protocol.
     from tacit.client.verification import check_answer
@@ -203,29 +203,30 @@ def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Answer
 
 
 def _summary() -> Steps[Answer]:
-    """How many curators a curator service has, and how many of them need a look."""
+    """How many curators a curator service has, and how many of them need attention."""
     return answer_of(Answer, get("/v1/summary"))
 
 
 def _intake(*, begin: str | None = None, end: str | None = None) -> Steps[Answer]:
-    """Readings that came in within whole hours, by outcome; of a day without `begin`."""
+    """Readings that arrived in each whole hour, by outcome; of one day if `begin` is not given."""
     return answer_of(Answer, get("/v1/intake", {"from": begin, "to": end}))
 
 
 def _silent_devices(*, silent_s: int = 86_400) -> Stream[Answer]:
-    """Devices without a reading of the last `silent_s` seconds, the longest silent first."""
+    """Devices without a reading in the last `silent_s` seconds, the longest silent first."""
     return pages_of(Answer, "/v1/devices", "devices", {"silent_s": silent_s})
 
 
 def _registers() -> Steps[Answer]:
-    """Registers that have readings, their units, and the queries that ask for them."""
+    """Registers that have readings, their units, and the queries that use them."""
     return answer_of(Answer, get("/v1/registers"))
 
 
 def _completeness(
     register: str, *, period_s: int = 3_600, begin: str | None = None, end: str | None = None
 ) -> Steps[Answer]:
-    """How many devices have a reading of a register in each period; of a day without `begin`."""
+    """How many devices have a reading of a register in each period; of one day if `begin` is not
+    given."""
     parameters = {"register": register, "period_s": period_s, "from": begin, "to": end}
     return answer_of(Answer, get("/v1/completeness", parameters))
 
@@ -237,9 +238,9 @@ def _calendar(
     to: str | None = None,
     timezone: str | None = None,
 ) -> Steps[Answer]:
-    """Of each device of a curator the newest reading, and which of the 35 days to a date (else to
-    today) are complete, partial or missing; of a register, else the first. Days of an IANA zone,
-    else of the service's."""
+    """For each device of a curator the newest reading, and which of the 35 days up to a date
+    (default: today) are complete, partial or missing. Of one register (default: the first). Days
+    of an IANA zone (default: the service's)."""
     parameters = {"register": register, "to": to, "timezone": timezone}
     return answer_of(Answer, get(f"/v1/curators/{curator}/calendar", parameters))
 

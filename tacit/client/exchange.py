@@ -59,12 +59,10 @@ _UNSENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True)
 class Request:
-    """One request.
-
-    `repeatable`: idempotent, so that it may be sent again. `once`: it asks for the current state,
-    so a later answer is useless. `wait_s`: how long the service may take beyond the client's
-    timeout. `streamed`: the answer's lines are asked for one by one (`NextLine`).
-    """
+    """One request. `repeatable`: idempotent, so that it may be sent again. `once`: it asks for
+    the current state, so a later answer is useless. `wait_s`: how long the service may take
+    beyond the client's timeout. `streamed`: the caller takes the answer line by line
+    (`NextLine`)."""
 
     method: str
     path: str
@@ -101,7 +99,7 @@ class Item(Generic[T]):
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a request is made at most, and after how long no new pause is begun."""
+    """How often a request is sent at most, and after how long it is not tried again."""
 
     attempts: int = 5
     deadline_s: float = 30.0
@@ -116,10 +114,8 @@ Stream: TypeAlias = Generator[Request | NextLine | Pause | Item[T], Any, None]
 
 
 def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply, httpx.Response]:
-    """The answer to a request, after as many attempts as are due.
-
-    Raises a Problem for an answer of 400 and above, NoAnswer for none.
-    """
+    """The answer to a request, after as many attempts as `Retry` allows. Raises a Problem for a
+    status of 400 and above, NoAnswer if there is no answer."""
     end = time.monotonic() + retry.deadline_s
     attempt = 0
     while True:
@@ -162,7 +158,7 @@ def _asks_again(problem: Problem, request: Request) -> bool:
 def primitive(
     call: Generator[Any, Any, T], retry: Retry
 ) -> Generator[Request | NextLine | Pause | Item[Any], Reply, T]:
-    """A call in single attempts, pauses and items: what both clients run, and all they run."""
+    """A call as single attempts, pauses and items: both clients run calls in this form only."""
     value: httpx.Response | str | None = None
     error: Exception | None = None
     while True:
@@ -403,10 +399,10 @@ def watch(
     kind: type[A],
     only_finished: bool = False,
 ) -> Stream[A]:
-    """What is at a path each time it changes, up to one whose `state` is finished.
+    """The document at a path each time it changes, until its `state` is final.
 
-    `only_finished`: a service that supports it answers only when it is finished. Raises
-    NotFinished, which names the subject, if that takes longer than the timeout.
+    `only_finished`: a service that supports it answers only then. Raises NotFinished, which
+    names the subject, if that takes longer than the timeout.
     """
     end = time.monotonic() + timeout_s
     tag = ""
@@ -472,8 +468,8 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
 
 
 def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
-    """The last item of a stream; `progress` is called with each. Raises ValueError for one
-    without."""
+    """The last item of a stream; `progress` is called with each. Raises ValueError for an empty
+    stream."""
     latest: Item[T] | None = None
     reply = None
     while True:

@@ -43,7 +43,7 @@ class JobResult(jobs.JobResult):
     _tables: dict[str, bytes] = PrivateAttr(default_factory=dict)
 
     def table_files(self) -> list[str]:
-        """The names of the files that are tables and not too large to be fetched with a result."""
+        """The names of the files that are tables and small enough to be fetched with a result."""
         return [
             file.name
             for file in self.files
@@ -53,13 +53,12 @@ class JobResult(jobs.JobResult):
 
     @property
     def tables(self) -> list[str]:
-        """The files whose rows `rows` and `to_frame` give: the client fetched them."""
+        """The files that `rows` and `to_frame` can return: the client has fetched them."""
         return list(self._tables)
 
     def rows(self, table: str | None = None) -> list[dict[str, Any]]:
-        """The rows of a file of the result (`tables`), without a name of the first; of a result
-        without tables one record, its summary. Raises ValueError for a file that is none of
-        `tables`."""
+        """The rows of a file of the result (one of `tables`, by default the first); of a result
+        without tables one record, its summary. Raises ValueError for another name."""
         if table is None and not self._tables:
             return [dict(self.summary)]
         table = table or self.tables[0]
@@ -86,9 +85,9 @@ class JobResult(jobs.JobResult):
         return frame(self.rows(table))
 
     def plot(self, table: str | None = None) -> Any:
-        """The rows as a matplotlib figure, drawn here: points of a numeric table by their first two
-        columns, each as large as its count; records with a count as bars, at most 30; other figures
-        as lines. Raises MissingExtra without matplotlib, ValueError where no row has a number."""
+        """The rows as a matplotlib figure: points of a numeric table by their first two columns,
+        each as large as its count; records with a count as bars, at most 30; other figures as
+        lines. Raises MissingExtra without matplotlib, ValueError if no row has a number."""
         return points_or_bars(self.rows(table), f"{self.algorithm}, {self.stance}")
 
     def _repr_html_(self) -> str:

@@ -141,7 +141,7 @@ def _algorithm(name: str) -> Steps[answers.jobs.Algorithm]:
 
 
 def _submit_job(job: Json, *, key: str | None = None) -> Steps[tacit.Job]:
-    """Ask for a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
+    """Submit a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
     return answer_of(tacit.Job, creating("/v1/jobs", job, key or uuid4().hex))
 
 
@@ -174,9 +174,9 @@ def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[tacit.Job]:
 
 
 def _job_events(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
-    """What happens to a job, as it happens, until it has finished: `{"event": "job", "data": the
-    job}` at each change, and `job_debited` and `job_settled` of one over curators that is debited
-    once. Raises NotFinished."""
+    """Events of a job, as they happen, until it has finished: `{"event": "job", "data": the
+    job}` at each change, and `job_debited` and `job_settled` for a job over curators that is
+    debited once. Raises NotFinished."""
     return events(f"/v1/jobs/{job_id}/events", f"job {job_id}", timeout_s)
 
 
@@ -252,7 +252,7 @@ def _job_evaluation(job_id: str) -> Steps[answers.jobs.Evaluation]:
 
 
 def _collecting_jobs() -> Steps[list[answers.jobs.CollectingJob]]:
-    """The jobs that collect reports now: their signed descriptors, for curators."""
+    """The jobs that are collecting reports: their signed descriptors, for curators."""
     return items_of(answers.jobs.CollectingJob, get("/v1/jobs", {"collecting": True}), "jobs")
 
 
@@ -264,14 +264,15 @@ def _job_step(job_id: str, number: int) -> Steps[Json]:
 def _send_reports(
     job_id: str, descriptor: str, reports: list[Json]
 ) -> Steps[list[answers.jobs.ReportTaken]]:
-    """Send noisy reports of a party's curators, and ever again the same; one answer for each."""
+    """Send the noisy reports of a party's curators; a retry must send the same ones. One answer
+    for each."""
     body = {"descriptor": descriptor, "reports": reports}
     request = repeatable("POST", f"/v1/jobs/{job_id}/reports", body)
     return items_of(answers.jobs.ReportTaken, request, "reports")
 
 
 def _schedule_job(job: Json, *, key: str | None = None) -> Steps[answers.jobs.WholeJobSchedule]:
-    """Ask curators for a job in every period: its federation has {"schedule": {"first_start",
+    """Run a job over curators in every period: its federation has {"schedule": {"first_start",
     "period_s"}} and no window. The answer has the preview of a run and a forecast."""
     return answer_of(
         answers.jobs.WholeJobSchedule, creating("/v1/job-schedules", job, key or uuid4().hex)
@@ -291,7 +292,7 @@ def _job_schedules() -> Stream[answers.jobs.JobSchedule]:
 
 
 def _job_schedule(schedule_id: str) -> Steps[answers.jobs.WholeJobSchedule]:
-    """One scheduled job: its runs so far, the next window, and why that waits."""
+    """One scheduled job: its runs so far, the next window, and why that is delayed."""
     return answer_of(answers.jobs.WholeJobSchedule, get(f"/v1/job-schedules/{schedule_id}"))
 
 

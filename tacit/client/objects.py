@@ -101,7 +101,7 @@ class Round(rounds.RoundHead):
 
 
 def show_progress(subject: Round | Job) -> None:
-    """Print how far a round or job is; on a terminal in place of what was printed before."""
+    """Print the progress of a round or job; a terminal shows one line that is overwritten."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{subject}" + ("\n" if subject.over else ""))
     else:

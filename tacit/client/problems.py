@@ -46,10 +46,8 @@ class NotFinished(Error, TimeoutError):
 
 
 class Problem(Error):
-    """A service refused. The members of the problem document are attributes.
-
-    `name`: the stable end of the type; `problem`: the document as received.
-    """
+    """A service refused. The members of the problem document are attributes. `name`: the stable
+    end of the type; `problem`: the document as received."""
 
     def __init__(
         self,
@@ -108,7 +106,8 @@ class Problem(Error):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, nothing twice: the fields with their rules where those say it all."""
+        """The problem as one sentence without repetition: the fields with their rules, if those
+        say everything."""
         places = "; ".join(
             f"{item.pointer or 'the request'}: {item.detail}" for item in self.errors[:_MOST_FIELDS]
         )
@@ -178,7 +177,7 @@ class ServiceFailed(Problem):
 
 
 class BudgetExceeded(Conflict):
-    """A round would pass a limit; `figures` has what is asked, spent and allowed."""
+    """A round would exceed a limit; `figures` has the requested, spent and allowed amounts."""
 
 
 class NotReleased(Conflict):

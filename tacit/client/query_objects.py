@@ -71,13 +71,13 @@ class Report(Answer):
 
     @property
     def brief(self) -> Brief:
-        """Who would have to work together to learn more, and what is not protected."""
+        """Which parties would have to collude to learn more, and what is not protected."""
         return brief(dict(self))
 
     @property
     def errors(self) -> list[PartError]:
-        """How far noise moves each figure of a result, averages first; of an algorithm with figures
-        of its own, empty."""
+        """How far noise moves each figure of a result, averages first; empty for an algorithm
+        that states its errors in its own form."""
         error = self.get("error") or {}
         parts = [*(error.get("averages") or ()), *(error.get("parts") or ())]
         return [read(PartError, part) for part in parts]
@@ -133,8 +133,8 @@ class AskedQuery(queries.KeptQuery):
 
 
 def price(query: Query, participants: int | None = None) -> Preview:
-    """The report of a query with this many curators (default: as few as it takes), as a
-    coordinator's preview would be whose aggregators each have an operator of their own."""
+    """The report of a query with this many curators (default: the fewest that it allows), as in
+    a preview by a coordinator whose aggregators all have different operators."""
     # Loaded only here: a client works without the extra `proofs`.
     from tacit.report.queries import query_report
 
@@ -161,31 +161,34 @@ class Result(queries.RoundResult):
 
     @property
     def value(self) -> Number | list[Number] | None:
-        """What was asked for: the sum, the mean, the counts of a histogram, the first block of a
-        vector; all parts are in `figures`."""
+        """The requested result: the sum, the mean, the counts of a histogram, the first block of
+        a vector; `figures` has all parts."""
         found = self.figures
         return found.get(self.function, next(iter(found.values())))
 
     @property
     def half_width(self) -> Decimal | None:
-        """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
-        where that is a list. What rounding adds: `report.accuracy`."""
+        """How far noise moves the requested figure at most, in 95 of 100 cases; None if it is a
+        list. What rounding adds: `report.accuracy`."""
         listed = self.function in ("histogram", "vector_sum", "table")
         return None if listed else self._half_width(self.function)
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
-        """Where the figure without noise lies, in 95 of 100 cases; readings are clamped
-        as the query says, and what liars added is in it."""
+        """The interval that contains the figure without noise in 95 of 100 cases. That figure is
+        over readings clamped as the query says, and includes what dishonest curators added."""
         value, width = self.value, self.half_width
         if width is None or value is None or isinstance(value, list):
             return None
         return _around(value, width)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A record for each released figure: part, index in its list, value, low, high, unit. `low`
-        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself. Of a
-        table each cell and margin, with its category of each column, None for a sum over all."""
+        """A record for each released figure: part, index in its list, value, low, high, unit.
+
+        `low` and `high` contain the figure without noise in 95 of 100 cases, each figure by
+        itself. A table has a record for each cell and margin, with its category of each column,
+        None for a sum over all.
+        """
         if self.columns is not None:
             return records(self.columns, self.cells, self._unit("table"))
         figure_rows = []
@@ -221,10 +224,12 @@ class Result(queries.RoundResult):
         return cell_figures(self.columns, self["result"]["table"], self.report.get("error"))
 
     def suppressed(self, least: int) -> list[CellFigure]:
-        """The cells and margins of a table of counts without noise, to be passed on: those from 1
-        to below `least` have no value, nor have further ones from which they could be computed.
-        Whoever may read the round has seen them all. Raises ValueError for another result or a
-        least below 2; TooManyFigures; MissingExtra without scipy."""
+        """The cells and margins of a table of counts without noise, made fit to be passed on.
+
+        Figures from 1 to below `least` have no value, nor have others from which they could be
+        computed. Everyone who may read the round has seen all figures. Raises ValueError for
+        another result or a least below 2; TooManyFigures; MissingExtra without scipy.
+        """
         parts = (self.report.get("error") or {}).get("parts") or ()
         counts = self.columns is not None and parts and parts[0]["rounding"]["bounds"] is None
         if not counts or any(cell.half_width for cell in self.cells):
@@ -270,7 +275,8 @@ class Result(queries.RoundResult):
 
     @property
     def headline(self) -> str:
-        """The result in one line; a sum or count rounded to what its noise leaves of it."""
+        """The result in one line; a sum or count is rounded to the precision that its noise
+        leaves."""
         headlines = []
         for name, value in self.figures.items():
             if isinstance(value, list):
@@ -284,7 +290,8 @@ class Result(queries.RoundResult):
         return f"{', '.join(headlines)}; {self.participants} curators answered"
 
     def _percentiles(self) -> dict[str, tuple[Number | None, Number | None]]:
-        """The edges between which each percentile lies in 95 of 100 cases, by its name."""
+        """For each percentile, by its name, the two bin edges that contain it in 95 of 100
+        cases."""
         listed = (self.report.get("error") or {}).get("percentiles") or ()
 
         def edge(text: str | None) -> Number | None:
@@ -325,7 +332,7 @@ def _around(value: Number, width: Decimal) -> tuple[Number, Number]:
 
 
 def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
-    """A figure to the place of its half-width's second digit, and that half-width, rounded up."""
+    """A figure rounded to the second digit of its half-width, and that half-width, rounded up."""
     if not width:
         return (f"{value:f}" if isinstance(value, Decimal) else f"{float(value):.6g}"), ""
     place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))

@@ -30,7 +30,7 @@ from tacit.client.exchange import (
 
 
 def _aggregators(*, health: bool = False) -> Stream[answers.registry.PairedAggregator]:
-    """The paired aggregators; `health`: also whether they are there (operators)."""
+    """The paired aggregators; `health`: also whether they answer (operators)."""
     return pages_of(
         answers.registry.PairedAggregator,
         "/v1/aggregators",
@@ -55,7 +55,7 @@ def _unpair_aggregator(aggregator: str) -> Steps[None]:
 def _grant(
     party: str, kind: str = "curator", max_curators: int = 1, **options: Any
 ) -> Steps[Answer]:
-    """A one-time secret with which a curator or host may enrol (`valid_s`: seconds)."""
+    """A one-time secret with which a curator or host can enrol (`valid_s`: seconds)."""
     body = {"party": party, "kind": kind, "max_curators": max_curators, **options}
     return _posted(Answer, "/v1/grants", body)
 
@@ -86,7 +86,7 @@ def _parties(*, prefix: str | None = None) -> Stream[Answer]:
 
 
 def _console_code(valid_s: int | None = None) -> Steps[answers.registry.SignInCode]:
-    """A code that signs one browser in to the console, within a minute or `valid_s` seconds."""
+    """A code that signs in one browser to the console, valid for a minute or `valid_s` seconds."""
     params = None if valid_s is None else {"valid_s": valid_s}
     request = Request("POST", "/v1/console/codes", {}, params=params)
     return answer_of(answers.registry.SignInCode, request)
@@ -150,26 +150,26 @@ def _revoke_token(token_id: str) -> Steps[None]:
 
 
 def _end_tokens() -> Steps[answers.registry.EndedTokens]:
-    """End every token of a service but the caller's own, after a theft; parties and a
+    """Revoke every token of a service except the caller's, after a theft; parties and a
     coordinator renew theirs."""
     return answer_of(answers.registry.EndedTokens, Request("POST", "/v1/tokens/end"))
 
 
 def _storage_key() -> Steps[answers.registry.StorageKeyState]:
-    """Which storage key seals at the coordinator, and how far a rotation has come."""
+    """Which storage key the coordinator uses, and the progress of a rotation."""
     return answer_of(answers.registry.StorageKeyState, get("/v1/storage-key"))
 
 
 def _rotate_storage_key(key: str) -> Steps[answers.registry.StorageKeyState]:
-    """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
+    """Encrypt all that the coordinator stores with a new key: 32 bytes in base64url."""
     return answer_of(
         answers.registry.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key})
     )
 
 
 def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.registry.RotatedSealKey]:
-    """Make a new seal key (asked of an aggregator); `destroy`: the old ones die now, and the rounds
-    that name them."""
+    """Make a new seal key (at an aggregator); `destroy`: the old keys are destroyed now, which
+    ends the rounds that name them."""
     return _posted(answers.registry.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
 
 
@@ -237,8 +237,7 @@ def _rotate_parties(
 
 
 def _waiting_parties() -> Steps[list[answers.curator.WaitingReplacement]]:
-    """Parties whose next identity is not known to all their services (asked of a curator
-    service)."""
+    """Parties whose next identity some of their services do not know yet (at a curator service)."""
     return items_of(answers.curator.WaitingReplacement, get("/v1/parties/identities"), "waiting")
 
 
@@ -270,12 +269,12 @@ def _drop_anchor(name: str) -> Steps[None]:
 
 
 def _followed_identity(aggregator: str) -> Steps[Json]:
-    """The chain of an aggregator's identities, as the coordinator followed it last."""
+    """The chain of an aggregator's identities, as the coordinator last followed it."""
     return json_of(get(f"/v1/aggregators/{aggregator}/identity"))
 
 
 def _show_identity(aggregator: str, chain: Json) -> Steps[None]:
-    """Show a coordinator the chain of an aggregator's identities that is gone."""
+    """Show a coordinator the chain of identities of an aggregator that no longer exists."""
     yield Request("PUT", f"/v1/aggregators/{aggregator}/identity", chain)
 
 
@@ -290,12 +289,13 @@ def _show_coordinator(chain: Json) -> Steps[None]:
 
 
 def _show_anchor(name: str, chain: Json) -> Steps[None]:
-    """The same, of an aggregator or a coordinator (shown to a curator service)."""
+    """Show a curator service the chain of identities of an aggregator or a coordinator that no
+    longer exists."""
     yield Request("PUT", f"/v1/anchors/{name}/identity", chain)
 
 
 def _followed_coordinator() -> Steps[Json]:
-    """The chain of the coordinator's identities, as an aggregator followed it last."""
+    """The chain of the coordinator's identities, as an aggregator last followed it."""
     return json_of(get("/v1/coordinator/identity"))
 
 
@@ -315,7 +315,8 @@ def _well_known_aggregator() -> Steps[answers.registry.AggregatorIdentity]:
 
 
 def _posted(kind: type[A], path: str, body: object) -> Steps[A]:
-    """POST what must not be repeated: a token or a grant is shown once, and there would be two."""
+    """A POST that must not be repeated: a token or a grant is shown once, and a retry would make
+    a second one."""
     return answer_of(kind, Request("POST", path, body))
 
 

@@ -45,9 +45,11 @@ def _preview(
     epsilons: Sequence[str] | None = None,
     rhos: Sequence[str] | None = None,
 ) -> Steps[tacit.Preview]:
-    """The privacy report and error forecast of a query; nothing is spent. `epsilons`, and of
-    Gaussian noise `rhos`: decimal strings to try in place of the query's own; the answer's "stops"
-    say what each would give."""
+    """The privacy report and error forecast of a query; nothing is spent.
+
+    `epsilons`, and for Gaussian noise `rhos`: decimal strings to try instead of the query's own;
+    "stops" in the answer has the outcome of each.
+    """
     body = _body(query)
     if epsilons is not None:
         body = {**body, "epsilons": list(epsilons)}
@@ -116,7 +118,7 @@ def _open_round(
 def _rounds(
     *, state: str | None = None, query_id: str | None = None, newest_first: bool = False
 ) -> Stream[tacit.Round]:
-    """Rounds, by state or query: their heads, of released ones with the figures of the result."""
+    """Rounds, by state or query: their heads; released rounds with the figures of the result."""
     order = {"newest_first": "true"} if newest_first else {}
     parameters = {"state": state, "query_id": query_id, "form": "head", **order}
     return pages_of(tacit.Round, "/v1/rounds", "rounds", parameters)
@@ -188,10 +190,13 @@ def _result(round_id: str) -> Steps[tacit.Result]:
 def _compare(
     first_round: str, second_round: str, *, per_curator: bool = False
 ) -> Steps[tacit.Comparison]:
-    """Difference and ratio of two results (week on week, feeder on feeder), each between the two
-    figures where it lies without noise in 95 of 100 cases. Computed here from what was released: it
-    costs no privacy. `per_curator` divides each figure by its number of curators first. Raises
-    NotComparable for a mean or a variance, and for other functions, units or bins."""
+    """Difference and ratio of two results (week by week, feeder by feeder), each with an interval
+    that contains it without noise in 95 of 100 cases.
+
+    Computed here from released results: it costs no privacy. `per_curator` first divides each
+    figure by its number of curators. Raises NotComparable for a mean or a variance, and for
+    different functions, units or bins.
+    """
     # Loaded only here: other calls do without numpy.
     from tacit.report.comparison import NotComparable, Released, compare
 
@@ -217,7 +222,7 @@ def _report_words(round_id: str) -> Steps[str]:
 
 
 def _round_states(round_ids: Sequence[str]) -> Steps[list[tacit.Round]]:
-    """Several rounds, as lists show them, up to a thousand; without those that are not known."""
+    """Up to a thousand rounds by id, as in lists; unknown ids are left out."""
     body = {"rounds": list(round_ids)}
     return items_of(tacit.Round, repeatable("POST", "/v1/rounds/states", body), "rounds")
 
@@ -238,13 +243,13 @@ def _refusals(round_id: str) -> Steps[answers.rounds.RoundRefusals]:
 
 
 def _refused(round_id: str) -> Steps[answers.rounds.RefusedByProof]:
-    """Which curators of a proved round were refused by their proof, and why, the first thousand by
-    name, and statements of aggregators that contradict each other; for operators."""
+    """For operators: which curators of a proved round had invalid proofs, and why, the first
+    thousand by name; and statements of aggregators that contradict each other."""
     return answer_of(answers.rounds.RefusedByProof, get(f"/v1/rounds/{round_id}/refused"))
 
 
 def _standing(round_id: str) -> Steps[answers.rounds.OwnStanding]:
-    """Which of a party's own curators were refused by their proof, and why; with its token."""
+    """Which of a party's own curators had invalid proofs, and why; with the party's token."""
     return answer_of(answers.rounds.OwnStanding, get(f"/v1/rounds/{round_id}/standing"))
 
 
@@ -261,12 +266,13 @@ def _abort_round(round_id: str) -> Steps[tacit.Round]:
 def _verify(round_id: str, *, trust: tacit.Trust | None = None) -> Steps[Json]:
     """Recombine a round's transcript here and compare; {"result", "matches", "anchored", ...}.
 
-    Every signature, commitment and reveal is checked, and the sum is put together again from the
-    partial sums. `trust` pins the identities of the coordinator and of all aggregators, as you
-    know them from elsewhere (`tacit trust`): raises TranscriptNotAnchored for any other. Without
-    it the coordinator alone vouches for its aggregators, and `anchored` is false. `validity`: how
-    far one lying curator reaches, worked out here from the signed query. `sealed_by`: aggregators
-    whose seals of this transcript are good, with the fingerprints of their identity documents.
+    Every signature, commitment and reveal is checked, and the sum is recomputed from the partial
+    sums. `trust` pins the identities of the coordinator and of all aggregators, as you know them
+    from elsewhere (`tacit trust`): any other raises TranscriptNotAnchored. Without it only the
+    coordinator vouches for its aggregators, and `anchored` is false. `validity`: how far one
+    lying curator can move the result, computed here from the signed query. `sealed_by`:
+    aggregators with a valid seal of this transcript, and the fingerprints of their identity
+    documents.
     """
     # Loaded only here: everything else is asked without the protocol.
     from tacit.client.verification import verify_round
@@ -293,7 +299,8 @@ def _end(round_id: str, how: str) -> Steps[tacit.Round]:
 
 
 def _received(round_id: str) -> Steps[Answer]:
-    """How far an open round is: whom it awaits, what every aggregator says it holds."""
+    """The progress of an open round: which parties have not answered, and what every aggregator
+    reports to have."""
     return answer_of(Answer, get(f"/v1/rounds/{round_id}/received"))
 
 

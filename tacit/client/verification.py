@@ -48,7 +48,7 @@ def verify_round(round_id: str, trust: Trust | None) -> Steps[Json]:
 
 
 def _signer(descriptor: Signed[RoundDescriptor], newest: bytes) -> Steps[bytes]:
-    """Which key of the coordinator signed: that of now, or one that it replaced."""
+    """Which key of the coordinator signed: the current one, or one that it replaced."""
     try:
         verify(DESCRIPTOR_LABEL, descriptor, newest)
     except SignatureBroken:
@@ -61,7 +61,7 @@ def _signer(descriptor: Signed[RoundDescriptor], newest: bytes) -> Steps[bytes]:
 
 def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
     """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
-    SealRefused for a seal that is not good."""
+    SealRefused for an invalid seal."""
     answer = yield from json_of(get(f"/v1/rounds/{round_id}/seals"))
     seals = [ShownSeal.model_validate_json(json.dumps(document)) for document in answer["seals"]]
     return {seal.aggregator: check_seal(transcript, seal).hex() for seal in seals}

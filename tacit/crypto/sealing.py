@@ -60,7 +60,7 @@ LONG_SEGMENT_BYTES = 32 * 1024 * 1024
 
 
 class SealBroken(ValueError):
-    """Bytes that no party made for this place: wrong key, round, address, length, or altered."""
+    """Bytes that nobody sealed for this use: wrong key, round, address or length, or altered."""
 
 
 class Direction(StrEnum):
@@ -130,7 +130,7 @@ def segment_size(dimension: int) -> int:
 
 @dataclass(frozen=True)
 class Span:
-    """Numbers first..first+length-1: a host's run within one segment; first is whole bytes in."""
+    """Numbers first..first+length-1: a host's run within one segment; first is a multiple of 8."""
 
     segment: int
     first: int
@@ -150,7 +150,7 @@ def spans(run_first: int, run_length: int, size: int) -> list[Span]:
 
 
 def span_within(run_first: int, run_length: int, size: int, segment: int) -> Span | None:
-    """What of the run lies in one segment of `size` numbers; None if nothing does."""
+    """The part of the run in one segment of `size` numbers; None if there is none."""
     first = max(run_first, segment * size)
     last = min(run_first + run_length, (segment + 1) * size)
     return Span(segment, first, last - first) if first < last else None
@@ -159,7 +159,7 @@ def span_within(run_first: int, run_length: int, size: int, segment: int) -> Spa
 @dataclass(frozen=True)
 class BatchHeader:
     """What a batch is bound to. `presence`: which numbers of the span have a piece inside;
-    `sealed_under`: a session's id."""
+    `sealed_under`: the id of a session."""
 
     host: str
     descriptor_hash: bytes
@@ -247,8 +247,11 @@ def _well_placed(header: BatchHeader) -> bool:
 
 def in_segment(span: Span, size: int) -> bool:
     """Whether a span lies in the segment that it names, of this size, and begins at a whole byte of
-    its bitmap. Else two batches with one number could stand under different segments, and nobody
-    would compare them."""
+    its bitmap.
+
+    Otherwise two batches with one number could be filed under different segments, and no check
+    would compare them.
+    """
     last = span.first + span.length - 1
     return span.first % 8 == 0 and span.first // size == span.segment == last // size
 
@@ -289,8 +292,8 @@ def seal_part(key: bytes, header: PartHeader, plain: bytes | memoryview) -> byte
 
 
 def read_part_header(body: bytes, segment_size: int) -> tuple[PartHeader, int]:
-    """The header and the offset of the ciphertext; raises SealBroken for a malformed body, and for
-    numbers that lie in no one segment of this size, whole bytes in."""
+    """The header and the offset of the ciphertext. Raises SealBroken for a malformed body, and
+    for numbers that are not whole bytes of one segment of this size."""
     if len(body) < _HEADER.size:
         raise SealBroken("shorter than a part's header")
     (magic, digest, share, part, segment, first, length, count, size, under, host, _) = (
@@ -345,7 +348,7 @@ class SealKeyMalformed(ValueError):
 
 
 class SealPublicKey:
-    """What a sender seals to. Raises SealKeyMalformed for bytes that are no such key."""
+    """A recipient's public key. Raises SealKeyMalformed for bytes that are no such key."""
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != PUBLIC_KEY_BYTES:
@@ -361,8 +364,8 @@ class SealPublicKey:
         self.hash: bytes = key_hash(self.raw)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
-        """Encapsulation, ciphertext and tag, bound to `info`. Raises SealBroken for a key with
-        which nobody can agree."""
+        """Encapsulation, ciphertext and tag, bound to `info`. Raises SealBroken for a key that
+        yields no shared secret."""
         try:
             return _SUITE.encrypt(plaintext, self._key, info)
         except ValueError:

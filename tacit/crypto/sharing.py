@@ -53,7 +53,7 @@ class Scheme(Protocol):
 
     @property
     def uniform(self) -> int:
-        """How many pieces, from the first on, are uniform and independent of the value."""
+        """How many pieces, counted from the first, are uniform and independent of the value."""
         ...
 
     def split(self, values: Ints, source: NoiseSource) -> list[Words]:
@@ -295,7 +295,7 @@ def _interpolate(values: Sequence[Words], points: Sequence[int], at: int) -> Wor
 
 
 def lagrange_weights(points: Sequence[int], at: int) -> list[int]:
-    """The weights with which values at `points` give the polynomial's value at `at`, mod p."""
+    """The weights that combine values at `points` into the polynomial's value at `at`, mod p."""
     return list(_lagrange_weights(tuple(points), at))
 
 

@@ -81,7 +81,7 @@ def fingerprint(public_key: bytes) -> bytes:
 
 
 def signer_of(label: str, signed: Signed[Statement], keys: Sequence[bytes]) -> bytes:
-    """Which of these keys signed; the first of them if none did, or there is no other."""
+    """Which of these keys signed; the first if none did, or if there is only one."""
     for key in keys[1:]:
         try:
             verify(label, signed, key)
@@ -97,8 +97,8 @@ def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statemen
 
 
 def verify_once(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
-    """The same for a statement that is checked once: nothing of it is kept, so that many of them
-    drive out nothing that is asked again."""
+    """As `verify`, for a statement that is checked only once: the result is not cached, so that
+    many of them do not evict statements that are checked again."""
     return _verified(label, signed, public_key, _check)
 
 
@@ -117,7 +117,7 @@ def _verified(
 
 
 def checks_made() -> int:
-    """How many signatures this process has checked; those that were kept count once."""
+    """How many signatures this process has checked; cached ones count once."""
     return _checks
 
 
@@ -128,8 +128,8 @@ def _check(public_key: bytes, signature: bytes, message: bytes) -> None:
 
 
 class _Held:
-    """Signatures that held once for these bytes hold again: an epoch key is in every round of its
-    epoch. What fails is not kept, and of long messages nothing."""
+    """A cache of valid signatures: an epoch key is in every round of its epoch. Invalid
+    signatures and long messages are not cached."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

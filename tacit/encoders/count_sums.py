@@ -49,9 +49,12 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CountSum:
-    """A question, or a part of it. reach: what a record adds to a block at most; rates: distinct
-    ones, rising; rate_of (groups,): the rate of each group, as its place among them; first: of its
-    words that are asked here, MAX_DIMENSION at most; those after it are asked by further parts."""
+    """A question, or a part of it.
+
+    reach: what a record adds to a block at most; rates: distinct ones, ascending; rate_of
+    (groups,): the rate of each group, as its index among them; first: the first of its words
+    that this part asks for, MAX_DIMENSION at most; further parts ask for the words after these.
+    """
 
     counter: Counter
     asked: Asked
@@ -69,7 +72,7 @@ class CountSum:
         rates: Sequence[Fraction],
         rate_of: Ints,
     ) -> CountSum:
-        """From rates in any order, of which some may have no cells: those are not asked for."""
+        """From rates in any order; rates without cells are left out."""
         used = np.unique(rate_of[asked_cells.sizes > 0])
         order = sorted(used.tolist(), key=lambda place: rates[place])
         # More than fit are rounded down, neighbours to the lowest of them.
@@ -156,8 +159,8 @@ class CountSum:
     def added(self, lists: Lists) -> tuple[Ints, Ints]:
         """Records and words, one entry for each count of 1 that a record adds.
 
-        A record with an item outside the universe counts nowhere, and is not reported. A
-        record's counts beyond the reach of a block are dropped, the last ones first.
+        A record with an item outside the universe counts nowhere, and is not reported. Of a
+        record's counts, the last ones beyond the reach of a block are dropped.
         """
         records, words = self._added(lists)
         words = words - self.first
@@ -190,12 +193,12 @@ class CountSum:
         return counts_moved.reshape(lists.count, len(self.rates))
 
     def after(self, spends: PathSpends) -> PathSpends:
-        """What a job's paths spend with the whole question, too. Raises NoSuchPaths."""
+        """What a job's paths spend after the whole question. Raises NoSuchPaths."""
         paths = self.counter.paths(self.asked)
         return spends.after(paths, self.asked.sizes, self.rate_of, self.rates, self.reach)
 
     def restored(self, opened: Ints) -> Ints:
-        """(length,) in the question's order; of a part as it is: `whole` puts parts together."""
+        """(length,) in the question's order. A part is returned as it is: `whole` joins parts."""
         return opened if self._cells.size > MAX_DIMENSION else opened[self._places]
 
     def whole(self, parts: Sequence[Ints]) -> Ints:
@@ -228,10 +231,10 @@ def read_with(
 
 
 def read_levels(listed: Any, items: int, most: int = MOST_CELLS) -> tuple[Level, ...]:
-    """Levels of at most `most` grams or prefixes, which differ and are sorted by (parent, item).
+    """Levels of at most `most` grams or prefixes, which are distinct and sorted by (parent, item).
 
-    A kept item was a cell of an earlier question, so there are as few: with these limits a document
-    makes a curator hold no more than an honest one. Raises ValueError, TypeError or KeyError.
+    A kept item was a cell of an earlier question, so an honest document stays within these
+    limits: no document makes a curator store more. Raises ValueError, TypeError or KeyError.
     """
     levels: list[Level] = []
     before = 1

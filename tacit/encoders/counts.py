@@ -82,8 +82,8 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Nodes that were asked or lie above one, and what each spends itself: own[0] (1,) of the root,
-    own[d] (n,) of the nodes of layers[d - 1]."""
+    """Nodes that were asked or are ancestors of one, and what each spends itself: own[0] (1,) of
+    the root, own[d] (n,) of the nodes of layers[d - 1]."""
 
     walk: str
     layers: tuple[Layer, ...]
@@ -118,8 +118,8 @@ class Tree:
         return replace(self, own=tuple(spent * factor for spent in self.own))
 
     def asked(self, paths: Paths, groups: Ints, spends: Exacts) -> Tree | None:
-        """With a question's groups (k,), which have cells and spend so much (k,); None if its tree
-        contradicts this one."""
+        """The tree after a question's groups (k,), which have cells and spend this much (k,);
+        None if the question's tree contradicts this one."""
         nodes = paths.groups[groups]
         needed = [np.unique(nodes)]
         for layer in paths.layers[::-1]:
@@ -153,7 +153,8 @@ def _zeros(count: int) -> Exacts:
 
 
 def _merged(layer: Layer, named: Layer) -> tuple[Layer | None, Ints]:
-    """A layer with these nodes, and their places in it; None if a node has another mark there."""
+    """A layer with these nodes added, and their indices in it; None if one of them has another
+    mark there."""
     order = np.argsort(layer.keys)
     present, keys = layer.keys[order], named.keys
     at = np.searchsorted(present, keys)
@@ -192,8 +193,8 @@ class PathSpends:
     def after(
         self, paths: Paths | None, sizes: Ints, rate_of: Ints, rates: Sequence[Fraction], reach: int
     ) -> PathSpends:
-        """With one question more: cells and the rate of each group (G,), as its place in `rates`.
-        Raises NoSuchPaths."""
+        """After one more question: cells and the rate of each group (G,), as its index in
+        `rates`. Raises NoSuchPaths."""
         if paths is None:
             return self.with_loose(sum(rates, Fraction(0)))
         larger, units = self._over([rate * paths.width / reach for rate in rates])
@@ -210,13 +211,13 @@ class PathSpends:
         return replace(larger, trees=trees)
 
     def with_loose(self, epsilon: Fraction) -> PathSpends:
-        """With a question more that may move each record by all of its epsilon. Raises
+        """After one more question that may move each record by all of its epsilon. Raises
         NoSuchPaths."""
         larger, (unit,) = self._over([epsilon])
         return replace(larger, loose=larger.loose + unit)
 
     def _over(self, costs: Sequence[Fraction]) -> tuple[PathSpends, list[int]]:
-        """The same, and these figures, over a common denominator. Raises NoSuchPaths."""
+        """These and the given figures over a common denominator. Raises NoSuchPaths."""
         denominator = math.lcm(self.denominator, *(cost.denominator for cost in costs))
         if denominator.bit_length() > MOST_BITS:
             raise NoSuchPaths("the rates have no common denominator of a sensible size")
@@ -300,7 +301,7 @@ class Lists:
         return self.only(kept)
 
     def only(self, is_kept: NDArray[np.bool_]) -> Lists:
-        """The same records, empty where they are not kept (n,): each keeps its number."""
+        """The same records, emptied if they are not kept (n,): each keeps its number."""
         lengths = np.diff(self.starts)
         inside = np.repeat(is_kept, lengths)
         return Lists(self.items[inside], np.concatenate(([0], np.cumsum(lengths * is_kept))))
@@ -328,8 +329,8 @@ def sorted_sets(lists: Lists, size: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """What a document keeps of the question before, (n,): of each kept prefix or gram the one on
-    the level before that it makes longer (0 on the first level), and its last item."""
+    """What a document keeps of the question before, (n,): for each kept prefix or gram its
+    parent on the level before (0 on the first level), and its last item."""
 
     parents: NDArray[np.integer]
     items: NDArray[np.integer]
@@ -354,12 +355,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Counter:
-    """What touches private records, by functions of an algorithm's encoder.
+    """Counts private records by functions of an algorithm's encoder.
 
     `follow(walk, document) -> walk`: through the levels of the document that the walk has not
-    passed yet, lists being the first walk; `cells(walk, document) -> (records, cells)`: one entry
-    for each count of 1, records on demand. Walks are private. `paths(document)`: its groups as
-    nodes of the tree that records go along; None where they are no tree.
+    passed yet; lists are the first walk. `cells(walk, document) -> (records, cells)`: one entry
+    for each count of 1; records only on request. Walks are private. `paths(document)`: its
+    groups as nodes of the tree that records follow; None if they are no tree.
     """
 
     follow: Callable[[Any, Any], Any]
@@ -372,7 +373,7 @@ class Counter:
         return records(), cells
 
     def counted(self, walk: Any, document: Any, size: int) -> tuple[Any, Counts]:
-        """One question more: the walk after it, and the counts of its `size` cells."""
+        """After one more question: the walk, and the counts of its `size` cells."""
         walk = self.follow(walk, document)
         return walk, occupied(self.cells(walk, document)[1], size)
 
@@ -405,7 +406,7 @@ def together(parts: Sequence[Counts], size: int) -> Counts:
 
 
 def places_among(keys_kept: Ints, keys: NDArray[np.int64], size: int | None = None) -> Ints:
-    """Of each key its place among the kept ones (rising), -1 for one that was not kept; size: one
+    """The index of each key among the kept ones (ascending), -1 if it was not kept; size: one
     more than the greatest possible key, if known."""
     if keys_kept.size == size:
         return keys

@@ -54,7 +54,7 @@ class Left(Exception):
 
 
 class RoundPassed(Exception):
-    """A report of a later round was made already; the earlier one can no longer be."""
+    """A later round was already reported; this earlier one can no longer be."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Perturbation(ReadingGrid):
         return listed
 
     def refusal(self, values: Sequence[int]) -> str | None:
-        """Noisy values beyond the bounds must occur; those that no honest device would send in a
-        lifetime are refused."""
+        """Why a report is refused. Noisy values beyond the bounds are expected; those that no
+        honest device would send in a lifetime are refused."""
         if len(values) != self.dimension:
             return f"a report has {self.dimension} numbers"
         beyond = math.ceil(FARTHEST * self.scale)
@@ -312,8 +312,8 @@ def report(
 
 
 def admits(limit: Fraction, cost: Fraction, left: Fraction | None = None) -> bool:
-    """Whether a user joins: its own limit is at least what the task costs, and so is the rest of
-    its ledger (None: it keeps none). Tasks add up: every one is charged in full."""
+    """Whether a user joins: the task costs at most its own limit, and at most what is left in
+    its ledger (None: it has none). Costs of tasks are added in full."""
     return limit >= cost and (left is None or left >= cost)
 
 

@@ -106,7 +106,7 @@ class Window:
         return math.sqrt(worst + 0.25 / self.largest**2)
 
     def reports(self, numbers: Ints, source: NoiseSource) -> tuple[Ints, Bools]:
-        """Of each of -X..X its report, and whether it is a window's; else it is -1 or 1."""
+        """The report of each of -X..X, if it is a window's; else it is -1 or 1."""
         size = numbers.size
         windowed = Bernoulli(Fraction(self.mixed, MIX)).draw(source, size)
         wide = 2 * self.reach + 1
@@ -344,7 +344,7 @@ class WindowReports(_Bounded):
 
 @dataclass(frozen=True)
 class SubsetReports(_Bounded):
-    """The bucket of the only coordinate is sent as some buckets, of which one is likely the own:
+    """The bucket of the only coordinate is sent as a set of buckets that probably contains it:
     for histograms. edges: (d + 1,) of the buckets; size: r."""
 
     edges: tuple[float, ...]
@@ -395,7 +395,7 @@ class SubsetReports(_Bounded):
         readings: Floats,
         source: NoiseSource,
     ) -> list[list[int]]:
-        """The places of the buckets of each report, ascending; no two share any noise."""
+        """The indices of the buckets of each report, ascending; reports have independent noise."""
         places = np.nonzero(self.held(readings, source))[1]
         listed: list[list[int]] = places.reshape(-1, self.size).tolist()
         return listed

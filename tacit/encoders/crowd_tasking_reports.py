@@ -74,7 +74,7 @@ class Mechanism(Protocol):
 @dataclass(frozen=True)
 class Encoding:
     """How a task's readings become reports: `rounds` T; `unit`, `delta` of the protection;
-    `classes`: every label there is, public; none without labels."""
+    `classes`: all public labels; empty without labels."""
 
     mechanism: Mechanism
     rounds: int
@@ -115,10 +115,8 @@ class Encoding:
 
     @property
     def cost(self) -> Cost | None:
-        """Of a curator's records: of one reading, or of all rounds together; None in `paper`.
-
-        Raises EncodingRefused where two rounds would reveal a difference of readings.
-        """
+        """What a curator's records cost: one reading, or all rounds together; None in `paper`.
+        Raises EncodingRefused if two rounds would reveal a difference of readings."""
         if not self.fresh:
             raise EncodingRefused("no part of the noise is new in every round")
         if self.stance == "paper":
@@ -134,7 +132,7 @@ class Encoding:
 
     @property
     def other_cost(self) -> Cost | None:
-        """Of all rounds together where `cost` is one reading's; of one reading where it is not."""
+        """All rounds together if `cost` is that of one reading, and one reading otherwise."""
         if self.stance == "paper":
             return None
         rounds = self.rounds if self.unit == "reading" else 1

@@ -97,7 +97,8 @@ class Box:
         return tuple((low, min(low + width, high)) for width in self._widths() * self._factors())
 
     def apply(self, values: Floats) -> Floats:
-        """Values (n, d) in raw units, clipped to the box, after the map. A row sees no other."""
+        """Values (n, d) in raw units, clipped to the box, after the map. Each row depends on
+        itself only."""
         low, high = np.array(self.lower), np.array(self.upper)
         clipped: Floats = np.clip(values, low, high)
         if self.target is None:
@@ -324,7 +325,7 @@ def log10_complement(differing: int, epsilon_bit: float, epsilon: float) -> floa
 
 
 def claimed_delta(bits: int, epsilon_bit: Fraction) -> Decimal:
-    """What Theorem 4 of the source says: p^s - e^eps q^s. It is no delta of anything."""
+    """What Theorem 4 of the source says: p^s - e^eps q^s. It is not a delta of any guarantee."""
     exponent = _UP.divide(Decimal(epsilon_bit.numerator), Decimal(epsilon_bit.denominator))
     growth = _UP.exp(exponent)
     keep = _UP.power(_UP.divide(growth, _UP.add(1, growth)), bits)
@@ -333,10 +334,8 @@ def claimed_delta(bits: int, epsilon_bit: Fraction) -> Decimal:
 
 
 def ratio_test_error(differing: int, flip: float) -> float:
-    """The error of the likelihood-ratio test between two inputs, equal priors.
-
-    It errs where more than half of the differing bits were turned, and half the time at a tie.
-    """
+    """The error of the likelihood-ratio test between two inputs with equal priors: it errs if
+    more than half of the differing bits were flipped, and half of the time at a tie."""
     if not differing:
         return 0.5
     if not flip:
@@ -385,8 +384,8 @@ def most_differing(code: Code, radius: float = math.inf) -> int:
     """The largest number of clean bits in which two values of [L, U] differ, for these points.
 
     Only pairs with |x - y| <= radius count. Codes are runs lo..hi-1 of ones, and neither end
-    falls as x rises. So a pair whose runs overlap differs in (lo' - lo) + (hi' - hi)
-    bits, largest for the farthest partner, and a pair that does not differs in all of its ones.
+    falls as x rises. So a pair whose runs overlap differs in (lo' - lo) + (hi' - hi) bits, most
+    for the farthest partner, and a pair whose runs do not overlap differs in all of its ones.
     """
     steps = _steps(code)
     ends = steps.low + steps.high
@@ -456,10 +455,8 @@ class Cells:
         return int(self.per_axis**self.box.dimension)
 
     def places(self, values: Floats) -> Ints:
-        """The cell (n,) of records (n, d) in raw units, the last axis running fastest.
-
-        What lies outside the box is in the nearest cell.
-        """
+        """The cell (n,) of records (n, d) in raw units, the last axis changing fastest. A record
+        outside the box is in the nearest cell."""
         low, high = np.array(self.box.lower), np.array(self.box.upper)
         steps = (np.clip(values, low, high) - low) * self.per_axis / (high - low)
         places = np.zeros(len(values), np.int64)

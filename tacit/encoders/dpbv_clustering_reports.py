@@ -199,7 +199,7 @@ class BitReports(RowReports):
 
     @cached_property
     def cost(self) -> Cost | None:
-        """What is stated, where the coins prove it. Raises EncodingRefused where they do not."""
+        """The stated cost, if the coins prove it. Raises EncodingRefused otherwise."""
         if self.stated is None:
             return None
         differing = self.bits * self.columns
@@ -272,8 +272,8 @@ def read_bits(
     *,
     exact: bool,
 ) -> BitReports:
-    """The rest of a document, which is taken out of `given`. Raises ValueError, TypeError or
-    KeyError where there is none."""
+    """The rest of a document, removed from `given`. Raises ValueError, TypeError or KeyError if
+    it is missing."""
     target = fields.pop("rescale_to")
     one_factor, tight = fields.pop("one_factor"), fields.pop("tight_k")
     design = fields.pop("r_design")

@@ -39,8 +39,8 @@ _SPARE: Final = 1 - 1e-9
 
 @dataclass(frozen=True)
 class RowReports:
-    """`vertices`: curators' ids, in order of rows; sigma: deviation of the noise for rows of S of
-    length 1; epsilon, delta: what an edge is promised."""
+    """`vertices`: curators' ids, in order of rows; sigma: deviation of the noise for rows of S
+    of length 1; epsilon, delta: the guarantee promised for an edge."""
 
     vertices: tuple[str, ...]
     projection: Projection
@@ -81,8 +81,8 @@ class RowReports:
 
     @property
     def cost(self) -> Cost:
-        """Of an edge, in the two rows that it is in. Raises EncodingRefused where the noise does
-        not keep what is promised."""
+        """What an edge costs, in the two rows that contain it. Raises EncodingRefused if the
+        noise does not keep what is promised."""
         bound = zcdp_epsilon(float(1 / self.sigma**2) * (1 + 1e-15), float(self.delta) * _SPARE)
         imperfect = gaussian_sampler_delta(2 * self.projection.columns, self.epsilon)
         if bound > float(self.epsilon) * (1 + 1e-9) or imperfect > self.delta / 10**9:
@@ -117,8 +117,8 @@ class RowReports:
         }
 
     def row(self, vertex: str, neighbours: Iterable[str]) -> NDArray[np.int64]:
-        """A_i S (m,), without noise. Items that are no vertices, and the vertex itself, are no
-        edges; an edge counts once."""
+        """A_i S (m,), without noise. Items that are no vertices and the vertex itself are
+        ignored; a repeated edge counts once."""
         columns = {self.places[neighbour] for neighbour in neighbours if neighbour in self.places}
         columns.discard(self.places[vertex])
         drawn = entries(self.projection)
@@ -139,7 +139,8 @@ class RowReports:
         ]
 
     def refusal(self, report: Report) -> str | None:
-        """No vertex, another number of columns, or numbers that no honest row reaches."""
+        """Why a row is refused: no vertex, another number of columns, or numbers that no honest
+        row reaches."""
         if report.curator not in self.places or (report.record, report.round) != ("1", 1):
             return "the curator is no vertex of this graph, or it has one row"
         if len(report.values) != self.projection.columns:
@@ -283,7 +284,8 @@ def _drawn(projection: Projection, beat: Callable[[], None]) -> Entries:
 
 
 def largest_pair_of(projection: Projection, beat: Callable[[], None] = lambda: None) -> int:
-    """The squared change of an edge, in integers; of a gaussian one it takes drawing it."""
+    """The squared change of an edge, in integers; for a gaussian projection the matrix has to be
+    drawn."""
     if projection.kind == "rademacher":
         return 2 * projection.columns
     if projection.kind == "sparse":

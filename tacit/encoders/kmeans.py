@@ -34,10 +34,10 @@ small products save."""
 
 
 def nearest(points: NDArray[np.float64] | Ints, centres: NDArray[np.float64] | Ints) -> Ints:
-    """The index (n,) of the nearest of k centres, the lowest of equals.
+    """The index (n,) of the nearest of k centres, the lowest if several are equally near.
 
-    argmin_i |c_i|^2 - 2 y.c_i. For integers of the grid every partial sum is an integer below 2^53,
-    so the labels are exact whatever the order of summation; for floats they are not.
+    argmin_i |c_i|^2 - 2 y.c_i. For integers of the grid every partial sum is an integer below
+    2^53, so the labels are exact whatever the order of summation; for floats they are not.
     """
     turned = -2.0 * np.asarray(centres, np.float64).T
     squares = np.einsum("ij,ij->i", centres, centres).astype(np.float64)
@@ -53,7 +53,7 @@ def nearest(points: NDArray[np.float64] | Ints, centres: NDArray[np.float64] | I
 
 
 def slices(rows: int, products: int) -> Iterator[slice]:
-    """Runs of rows that stay in the cache, and below `_PRODUCTS` with this many for each row."""
+    """Runs of rows that stay in the cache: `_PRODUCTS` at most, with this many for each row."""
     return _runs(rows, min(_CHUNK, max(1, _PRODUCTS // products)))
 
 
@@ -85,8 +85,8 @@ class Nearest:
 
     @cached_property
     def _scores(self) -> Floats | None:
-        """(k, d + 1): a record's scores are the product with it and a 1; None where they would not
-        be exact."""
+        """(k, d + 1): the product with a record and a 1 gives the record's scores; None if they
+        would not be exact."""
         clusters, dimension = self.centres.shape
         if 3 * dimension * self.steps**2 << self._low > _EXACT:
             return None
@@ -449,7 +449,8 @@ class Zone:
 
 
 def _clip(columns: Floats, norms: Floats, reach: Floats) -> None:
-    """Scale what is longer than its reach down to it, toward zero; columns (d, n), in L1."""
+    """Scale vectors that are longer than their reach down to it, toward zero; columns (d, n), in
+    L1."""
     outside = np.flatnonzero(norms > reach)
     if outside.size:
         far = columns[:, outside] * reach[outside]
@@ -458,7 +459,7 @@ def _clip(columns: Floats, norms: Floats, reach: Floats) -> None:
 
 
 def _add_by_cluster(totals: Floats, labels: Ints, columns: tuple[Floats | None, ...]) -> None:
-    """Add to found (k, columns) the sums of each column over the records of each cluster; None
-    counts."""
+    """Add to `found` (k, columns) the sums of each column over the records of each cluster; None
+    counts records."""
     for place, column in enumerate(columns):
         totals[:, place] += np.bincount(labels, weights=column, minlength=len(totals))

@@ -151,7 +151,8 @@ class KmeansSum:
 
     @classmethod
     def of(cls, grid: Grid, query: Query, records: int) -> KmeansSum:
-        """With weights that leave the noise drawable; it hides this many records together."""
+        """A sum with weights for which the noise can be drawn; it hides this many records
+        together."""
         if not isinstance(query, Zone):
             return cls(grid, query)
         widest, finest = int(query.radii.max()), FINEST

@@ -28,10 +28,8 @@ _NARROW: Final = np.iinfo(np.int16).max
 @dataclass(frozen=True, eq=False)
 class Successors:
     """Asks which items follow expanded grams: how often each of `items` follows the empty gram
-    (without levels), or each of them and the end follow a gram of the last level.
-
-    l_max: items of a sequence that count.
-    """
+    (if there are no levels), or each of them and the end follow a gram of the last level. l_max:
+    how many items of a sequence count."""
 
     items: int
     l_max: int
@@ -139,8 +137,8 @@ def cells(
 
 
 def paths(document: Successors | Lengths | LengthsByRange) -> Paths | None:
-    """Grams are known by their items: a sequence is in one gram of a level for each place where it
-    may begin, l_max at most. Lengths are asked of every sequence alike."""
+    """Grams are identified by their items: a sequence is in one gram of a level for each place
+    where it can begin, l_max at most. Lengths are asked of every sequence alike."""
     if not isinstance(document, Successors):
         return None
     layers = tuple(Layer.of(level.parents, level.items) for level in document.levels)

@@ -269,8 +269,8 @@ def _records(starts: Ints, at: Ints) -> Ints:
 
 
 def paths(document: Below) -> Paths:
-    """Prefixes are known by their items, pairs by a prefix and a group: a sequence is in one prefix
-    of a level, and continues by one item in one group."""
+    """Prefixes are identified by their items, pairs by a prefix and a group: a sequence is in
+    one prefix of a level, and continues by one item in one group."""
     layout = document.layout
     layers: list[Layer] = []
     for level in document.levels:

@@ -157,10 +157,8 @@ def query_fields(
 
 
 def check_query(query: Query, record_sum: RecordSum, records: int | None = None) -> None:
-    """Whether a query says what follows from the sum. Raises SumRefused.
-
-    `records`: how many must count, None for as many as the query says.
-    """
+    """Check that a query agrees with the sum. Raises SumRefused. `records`: how many must count,
+    None for as many as the query says."""
     document = query.model_dump(mode="json", exclude_none=True)
     counted = query.max_readings if records is None else records
     every = query.every_record is not None
@@ -247,15 +245,13 @@ class Encoding(Protocol):
 
     @property
     def cost(self) -> Cost | None:
-        """None: no figure is stated (the stance `paper`). May take a second.
-
-        Raises EncodingRefused where nothing is protected, or less than the document states.
-        """
+        """None: no figure is stated (the stance `paper`). May take a second. Raises
+        EncodingRefused if nothing is protected, or less than the document states."""
         ...
 
     @property
     def other_cost(self) -> Cost | None:
-        """What they cost in the unit that is not `ledger_unit`; None where `cost` is None."""
+        """The cost in the unit that is not `ledger_unit`; None if `cost` is None."""
         ...
 
     def document(self) -> dict[str, Any]:
@@ -263,7 +259,7 @@ class Encoding(Protocol):
         ...
 
     def perturbed(self, rows: Mapping[str, Any], source: NoiseSource) -> list[Report]:
-        """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names; of
+        """The reports of curators' rows (n, columns), n from 1 to `most_rows`, by their names; for
         sets of items a list of one.
 
         In the order of curators and rows, one for each row that can be reported.

@@ -74,7 +74,7 @@ def decay(rate: Fraction, length: int) -> tuple[Decimal, ...]:
 
 
 def integer_weights(law: Sequence[Decimal], bits: int = WEIGHT_BITS) -> tuple[int, ...]:
-    """Integers in proportion to the law with sum 2^bits; the residue goes to the largest."""
+    """Integers in proportion to the law with sum 2^bits; the largest takes the remainder."""
     total = Decimal(0)
     for probability in law:
         total = PRECISE.add(total, probability)
@@ -193,9 +193,10 @@ def _layout(size: int, comparison_bits: int | None) -> tuple[int, int]:
 
 
 def _fill_cells(weights: Sequence[int], cells: int, capacity: int) -> tuple[list[int], list[int]]:
-    """Vose's construction in exact integers: a threshold below `capacity` and an alias per cell.
+    """Vose's construction in exact integers: a threshold below `capacity` and an alias for each
+    cell.
 
-    A cell that holds nothing but its own entry has threshold 0 and itself as alias.
+    A cell that has no entry but its own has threshold 0 and itself as alias.
     """
     remaining = [*weights, *[0] * (cells - len(weights))]
     thresholds, aliases = [0] * cells, list(range(cells))

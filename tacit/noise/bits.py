@@ -21,8 +21,8 @@ from tacit.randomness import NoiseSource
 class Bernoulli:
     """A coin that shows true with exactly this probability.
 
-    comparison_bits: how many digits the first word decides on; fewer than 64 make the
-    continuation frequent, which serves tests.
+    comparison_bits: how many digits the first word decides; with fewer than 64 the continuation
+    is frequent, for tests.
     """
 
     probability: Fraction

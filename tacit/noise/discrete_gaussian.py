@@ -115,7 +115,7 @@ class CumulativeTable:
         return places
 
     def settled(self, place: int, source: NoiseSource) -> int:
-        """The entry of a word that equals the bound of `place`, the first that does."""
+        """The entry of a word that equals the bound of `place`: the first entry with that bound."""
         more = 0
         for word in source.words(_REST_BITS // 64).tolist():
             more = more << 64 | word

@@ -125,10 +125,11 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
 
 def projection_theorem_sigma(epsilon: float, delta: float, vertices: int) -> float:
-    """What the book asks for: (1/eps) sqrt(10 (eps + ln(1 / (2 delta))) ln(n / delta)).
+    """What the book requires: (1/eps) sqrt(10 (eps + ln(1 / (2 delta))) ln(n / delta)).
 
-    It protects one entry of an n x n matrix that is projected by Gaussians of variance 1 / columns,
-    whatever the columns. Raises ValueError outside delta < 1/2, n >= 2, epsilon > 0.
+    It protects one entry of an n x n matrix that is projected by Gaussians of variance 1 /
+    columns, whatever the number of columns. Raises ValueError outside delta < 1/2, n >= 2,
+    epsilon > 0.
     """
     _check_theorem(delta, vertices)
     if not epsilon > 0:
@@ -169,8 +170,9 @@ def gaussian_right(rho: float) -> float:
 def zcdp_right(rho: float, delta: float = 0.0) -> float:
     """The same after any releases that are together delta-approximate rho-zCDP, 0.5 to 1.
 
-    A test that is right with probability p under both neighbours is a coin of p against one of
-    1 - p, whose Renyi divergence no order a may exceed a rho: the largest p that some orders allow.
+    A test that is right with probability p under both neighbours distinguishes a coin of p from
+    one of 1 - p, whose Renyi divergence of order a is at most a rho, for every a: the result is
+    the largest p that a choice of orders allows.
     """
     low, high = 0.5, 1.0
     for _ in range(_STEPS):
@@ -223,7 +225,8 @@ def _minimum(value: Callable[[float], float]) -> float:
 
 
 def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """About the largest value in [low, high] that holds, where those below it do; it does hold."""
+    """About the largest value in [low, high] with the property, which holds below it; it holds
+    there."""
     if holds(high):
         return high
     for _ in range(_STEPS):

@@ -83,7 +83,7 @@ class PolyaShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShareTables:
-    """Everything drawn from for one (scale, fractional weight).
+    """All tables for one (scale, fractional weight).
 
     proposals: how many; buckets: which 2^j; thin_high, thin_low: shape (digits, 256), the
     128-bit probability of *dropping* a jump for each base-256 digit of k - 2^j.

@@ -36,7 +36,7 @@ _CHECKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SamplerCheck:
-    """Pearson's statistic of one sampler, and the limit it has to stay below."""
+    """Pearson's statistic of one sampler, and the limit below which it must stay."""
 
     sampler: str
     draws: int

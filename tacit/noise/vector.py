@@ -67,7 +67,7 @@ def polya_shares(
 def gaussian(
     source: NoiseSource, variances: Sequence[Fraction], dimensions: Sequence[int], count: int
 ) -> NDArray[np.int64]:
-    """Discrete Gaussian noise in every column of every row; a variance in the place of a scale."""
+    """Discrete Gaussian noise in every column of every row; takes a variance instead of a scale."""
     return _columns(
         variances,
         dimensions,

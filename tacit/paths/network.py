@@ -32,7 +32,8 @@ class MapMismatch(Invalid):
 
 
 class NotAPath(Invalid):
-    """What map and publication leave is not one simple path: the map is not the publisher's."""
+    """The map's edges without the published ones are not one simple path: the map is not the
+    publisher's."""
 
     name = "not_a_path"
     title = "The map and the publication do not determine one path"
@@ -213,7 +214,7 @@ def sorted_codes(one: Ints, other: Ints, size: int) -> Ints:
 
 
 def without(codes: Ints, codes_taken: Ints) -> Ints:
-    """Sorted codes without those that are taken. Taken codes not among them are ignored."""
+    """Sorted codes without those in `taken`. Taken codes that are not among them are ignored."""
     is_left = np.ones(codes.size, np.bool_)
     codes_taken = np.sort(codes_taken)  # looked up in order, neighbours are in the cache
     at = np.searchsorted(codes, codes_taken)

@@ -86,8 +86,8 @@ class RandomizedLabels:
 
 @dataclass(frozen=True)
 class SealedPath:
-    """A path under a content key, and that key for each recipient. `name`: what seals are bound
-    to."""
+    """A path encrypted under a content key, and that key for each recipient. `name`: what the
+    seals are bound to."""
 
     name: str
     nonce: bytes

@@ -136,7 +136,8 @@ SubVertex: TypeAlias = tuple[VertexId, int]
 
 @dataclass(frozen=True)
 class Side:
-    """What an end of the path is judged by: steps to the nearest root and to the nearest leaf."""
+    """What decides which end of the path is the start: steps to the nearest root and to the
+    nearest leaf."""
 
     root: float
     leaf: float
@@ -194,9 +195,10 @@ def sides(graph: LevelledGraph, path: Sequence[SubVertex]) -> tuple[Side, Side]:
 
 
 def start(first: Side, last: Side, rule: Rule) -> tuple[int | None, Confidence]:
-    """Which end is the start, 0 or -1 (None: undecided), and how sure that is.
+    """Which end is the start, 0 or -1 (None: undecided), and how certain that is.
 
-    `certain` is never wrong: the start is consistent, so that the only consistent end is it.
+    `certain` is never wrong: the true start is always consistent, so an end that alone is
+    consistent is the start.
     """
     if rule != "nearest-root" and first.consistent != last.consistent:
         return (0 if first.consistent else -1), "certain"
@@ -223,10 +225,10 @@ DEFAULT_RULE: Final[Rule] = "combined"
 
 @dataclass(frozen=True)
 class Recovered:
-    """paths: one sequence of ids where the direction is decided, else it and its reverse.
+    """paths: one sequence of ids if the direction is decided, else it and its reverse.
 
-    direction_confidence: `certain` is never wrong. ties: how many paths are as likely as this one
-    (1 in every form but randomized labels, where the path itself is a guess).
+    direction_confidence: `certain` is never wrong. ties: how many paths are as likely as this
+    one (1 in every form except randomized labels, where the path itself is a guess).
     """
 
     paths: tuple[tuple[VertexId, ...], ...]
@@ -242,7 +244,8 @@ def recover(
     use_copy_order: bool = False,
     private_key: SealKey | None = None,
 ) -> Recovered:
-    """The path behind a publication, from the map it was made of. Nothing leaves this process.
+    """The path behind a publication, from the map of which it was made. Nothing leaves this
+    process.
 
     direction, use_copy_order: how the start is determined in a levelled graph. private_key: for
     sealed paths. Raises MalformedPublication, MapMismatch, NotAPath, NotARecipient, MapTooLarge.

@@ -63,10 +63,10 @@ class DifferenceRefused(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A set of curators whose sum was, or is about to be, opened.
+    """A set of curators whose sum was opened, or is about to be.
 
-    `members`: bitmap as in `tacit.sets`; those of rounds with different rosters differ in length.
-    `minimum`: how many curators a difference has to concern. `job`: the steps of one federated job
+    `members`: bitmap as in `tacit.sets`; its length depends on the round's roster. `minimum`:
+    how many curators a difference must concern at least. `job`: the steps of one federated job
     are not compared with one another, as every curator has seen and pays for each; else None.
     """
 
@@ -78,8 +78,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a set is refused: the rule, earlier rounds it fails with, the minimum. No member, no
-    number of members: the number that differ would itself disclose something."""
+    """Why a set is refused: the rule, the earlier rounds with which it fails, the minimum.
+
+    It names no member and no number of members: the size of the difference would itself disclose
+    something.
+    """
 
     reason: str
     rounds: tuple[str, ...]
@@ -93,13 +96,14 @@ class Refusal:
 
 
 def scopes(query: Query, floor: int = 1) -> dict[str, int]:
-    """Where a query's releases are compared, and how many curators a difference concerns there.
+    """The scopes in which a query's releases are compared, and how many curators a difference must
+    concern in each.
 
-    All releases over one register meet in its scope. A query that declares a family is protected
-    there by its minimum, or `floor` if that is larger, and so is an exact one, which has no noise
-    to protect anyone. The others ask for nothing in it: with a minimum of 1 they are only kept for
-    those that do. A step of a job meets them in the scope of every register that it takes
-    statistics of; one over rows of a table reads none.
+    All releases over one register are in its scope. There a query with a family is protected by
+    its minimum, or by `floor` if that is larger, and so is an exact query, which has no noise to
+    protect anyone. Other queries require nothing there: with a minimum of 1 they are only
+    recorded for those that do. A step of a job is compared in the scope of every register of
+    which it takes statistics; a step over rows of a table reads no register.
     """
     minimum = max(minimum_of(query), floor)
     guarded = query.family is not None or query.mechanism is Mechanism.EXACT
@@ -114,8 +118,8 @@ def scopes(query: Query, floor: int = 1) -> dict[str, int]:
 
 
 def minimum_of(query: Query) -> int:
-    """How many curators a difference has to concern: declared, else `min_participants`; without
-    noise as many as the rule says at least."""
+    """How many curators a difference must concern: as declared, else `min_participants`; without
+    noise at least as many as the disclosure rule requires."""
     declared = query.family_minimum
     minimum = query.min_participants if declared is None else declared
     return minimum if query.rule is None else max(minimum, query.rule.min_participants)
@@ -150,8 +154,8 @@ def refusal(new: Release, earlier: Sequence[Release]) -> Refusal | None:
 class _Family:
     """The distinct sets: row 0 is the new one.
 
-    `rows`: (m + 1, words), `minima`: (m + 1,), `rounds`: the rounds by row, `mates`: (m + 1,),
-    earlier sets of the new one's own job.
+    `rows`: (m + 1, words), `minima`: (m + 1,), `rounds`: the rounds of each row, `mates`: (m +
+    1,), earlier sets of the same job as the new one.
     """
 
     rows: Words
@@ -161,7 +165,8 @@ class _Family:
 
     @classmethod
     def of(cls, new: Release, earlier: Sequence[Release]) -> _Family:
-        """Equal sets, of the new one's job or not, are one row with the largest minimum of all."""
+        """Equal sets, of the new one's job or not, become one row with the largest minimum of
+        all."""
         words = max(-(-len(item.members) // 8) for item in (new, *earlier))
         distinct: dict[tuple[bytes, bool], tuple[str, int]] = {}
         for item in earlier:
@@ -200,7 +205,8 @@ class _Family:
         return None
 
     def _wholly(self, whole: int, parts: Sequence[int]) -> Refusal | None:
-        """A whole against the parts within it, the new set being one of them all."""
+        """A whole compared with the parts within it; the new set is the whole or one of the
+        parts."""
         minimum = int(self.minima[[whole, *parts]].max())
         cover = [row for row in (whole, *parts) if self.minima[row] > 1]
         if cover[:1] == [whole] and 0 in cover and len(cover) > 1:
@@ -227,7 +233,7 @@ class _Family:
         return 0 < rest.size < int(self.minima[list(rest.chosen)].max())
 
     def of_one_job(self, rows: Sequence[int]) -> bool:
-        """Whether each earlier set among `rows` is of the same job, and so not compared."""
+        """Whether each earlier set among `rows` is of the same job and so is not compared."""
         return all(self.mates[row] for row in rows if row)
 
     def _refused(self, words: str, rows: Sequence[int]) -> Refusal:
@@ -245,8 +251,9 @@ _ENTANGLED: Final = "it meets round {} in too many ways to rule a difference out
 
 @dataclass(frozen=True)
 class _Rest:
-    """A whole from which parts were taken: who is `left` in it, and whose coefficient is `wrong`
-    (outside the whole, or in two parts). `chosen`: the rows, the whole first."""
+    """A whole from which parts were taken: its curators that are `left`, and those whose
+    coefficient is `wrong` (outside the whole, or in two parts). `chosen`: the rows, the whole
+    first."""
 
     left: Words
     wrong: Words
@@ -266,7 +273,7 @@ class _Search:
     """Searches for parts that leave fewer than the minimum of a whole, as for an exact cover.
 
     A part without which too many would be left belongs to every such choice. Taking these first
-    decides a hierarchy of nearly disjoint parts without a branch.
+    decides a hierarchy of nearly disjoint parts without branching.
     """
 
     def __init__(self, family: _Family, most: int) -> None:

@@ -50,7 +50,7 @@ class Grant(WireModel):
 
 
 class JoinToken(WireModel):
-    """What an operator hands to a curator or host, out of band. Good once, until it expires."""
+    """What an operator gives to a curator or host, out of band. Valid once, until it expires."""
 
     format: Literal["tacit.join/1"] = "tacit.join/1"
     party: Identifier
@@ -78,15 +78,16 @@ class JoinToken(WireModel):
 
 
 def grant_hash(secret: str) -> str:
-    """What a service keeps of a grant's secret, and what `GRANT_HEADER` says: SHA-256 in hex."""
+    """SHA-256 of a grant's secret in hex: what a service stores, and the value of
+    `GRANT_HEADER`."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class GrantRequest(WireModel):
-    """An operator asks a service for a grant. A grant outlives neither its expiry nor its use.
+    """An operator's request for a grant, which ends when it expires or is used.
 
-    `replaces`: the party is on the roster, and its identity was stolen: it enrols again, under
-    another one, with its numbers and curators.
+    `replaces`: a party on the roster whose identity was stolen. It enrols again, under another
+    identity, with its numbers and curators.
     """
 
     party: Identifier
@@ -121,10 +122,13 @@ TokenHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class TokenRenewal(WireModel):
-    """A party whose API token at a service was ended puts another one in its place, signed by its
-    identity (`RENEWAL_LABEL`). `party`: of a coordinator its deployment; `token_hash` and
-    `new_hash`: SHA-256 of the ended token and of the one that the party made, in hex. The new token
-    itself is not sent, so a copy of the request is useless."""
+    """A party whose API token at a service was revoked replaces it, signed by its identity
+    (`RENEWAL_LABEL`).
+
+    `party`: for a coordinator its deployment; `token_hash` and `new_hash`: SHA-256 of the
+    revoked token and of the one that the party made, in hex. The new token itself is not sent,
+    so a copy of the request is useless.
+    """
 
     format: Literal["tacit.token-renewal/1"] = "tacit.token-renewal/1"
     service: Identifier

@@ -58,8 +58,9 @@ class StatisticKind(StrEnum):
 
 
 class RegisterStatistic(WireModel):
-    """One number of a register's readings in the window, in `unit`; of those whose hour of the day
-    (UTC) lies in [from, to). A curator without any has no record."""
+    """One number computed from a register's readings in the window, in `unit`, from those whose
+    hour of the day (UTC) lies in `hours`, [from, to). A curator without such readings has no
+    record."""
 
     register_name: RegisterName = Field(alias="register")
     statistic: StatisticKind
@@ -104,16 +105,15 @@ FederatedColumn = ColumnName | RegisterStatistic | SequenceTable | TransactionTa
 
 
 class Federation(WireModel):
-    """Whom a job asks, and under which assumptions; names as in a query.
+    """Which curators a job asks, and under which assumptions; names as in a query.
 
-    `columns`: names of the curator's own table, or its sequences or sets of items of one name, or
-    statistics of its registers over `window`;
-    `label`: the column with the class of a row, which is sent as it is. `window`: statistics need
-    one, and of sequences or sets it takes those whose time lies in it, none without a time; rows
-    have no time. `schedule`: one period after the other, instead of a window.
-    `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
-    seconds that a round, or the collection of reports, stays open. `n_hint`: a public guess of the
-    records in total, for the forecast alone.
+    `columns`: names of the curator's own table, or its sequences or sets of items of one name,
+    or statistics of its registers over `window`; `label`: the column with the class of a row,
+    which is sent unchanged. `window`: required for statistics. Of sequences or sets it selects
+    those whose time lies in it, none without a time; rows have no time. `schedule`: consecutive
+    periods, instead of a window. `collusion`: by default no curator, and all aggregators of a
+    quorum but one. `deadline`: for how many seconds a round, or the collection of reports, stays
+    open. `n_hint`: a public guess of the total number of records, for the forecast only.
     """
 
     collect: Literal["rounds", "reports"]
@@ -182,7 +182,7 @@ class Federation(WireModel):
 
     @property
     def of_table(self) -> bool:
-        """Whether the records are those of a table: what each says does not change."""
+        """Whether the records are those of a table, whose values do not change."""
         return any(isinstance(column, str | ItemTable) for column in self.columns)
 
     @property
@@ -198,7 +198,7 @@ class Federation(WireModel):
 
     @property
     def timed_only(self) -> bool:
-        """Whether only records that have a time, and one in the window, can count."""
+        """Whether a record counts only if it has a time in the window."""
         return self.items is not None and self.covers != ALWAYS
 
     def over(self, window: Window) -> Self:
@@ -212,7 +212,7 @@ class Federation(WireModel):
 
 
 def column_name(item: FederatedColumn) -> str:
-    """What a column is called: its name, or in words where it is no column of the owner's table."""
+    """The name of a column; for a statistic, a description in words."""
     if isinstance(item, str):
         return item
     if isinstance(item, ItemTable):
@@ -221,7 +221,7 @@ def column_name(item: FederatedColumn) -> str:
 
 
 def registers_of(columns: Sequence[FederatedColumn]) -> tuple[str, ...] | None:
-    """The registers that columns take statistics of, sorted; None where they are of a table."""
+    """The registers of which columns take statistics, sorted; None for columns of a table."""
     names = {column.register_name for column in columns if isinstance(column, RegisterStatistic)}
     return tuple(sorted(names)) or None
 
@@ -231,10 +231,10 @@ def _of_table(columns: Sequence[FederatedColumn]) -> bool:
 
 
 class JobTerms(WireModel):
-    """What a job that is debited once promises for all its steps, in each of them.
+    """What a job that is debited once promises for all its steps, repeated in each of them.
 
-    `epsilon`: what no record spends more of in all rounds together; the other fields are those of
-    every round's query and descriptor. Spec: federated-counting, section 6.1.
+    `epsilon`: the most that any record spends in all rounds together; the other fields are those
+    of every round's query and descriptor. Spec: federated-counting, section 6.1.
     """
 
     format: Literal["tacit.job-terms/1"] = "tacit.job-terms/1"
@@ -291,7 +291,8 @@ def universe_hash(universe: Sequence[str]) -> bytes:
 
 
 class AbortedAttempt(WireModel):
-    """A round that asked the same before, and what its aggregators signed when it was aborted."""
+    """An earlier round with the same question, and what its aggregators signed when it was
+    aborted."""
 
     round: RoundId
     aborts: Annotated[
@@ -300,11 +301,13 @@ class AbortedAttempt(WireModel):
 
 
 class FederatedStep(WireModel):
-    """What one round of a job asks of a curator. `plan`: hash of the job as it was asked for;
-    `sum`: a document of `tacit.encoders.sums`; `universe`: the items that the places in a document
-    of sequences or sets are of; `terms`: of a job that is debited once, the same in every step;
-    `aborted`: the attempts before, where enough aggregators signed that they never froze. An
-    attempt is a step of a number of its own."""
+    """What one round of a job asks of a curator.
+
+    `plan`: hash of the job as submitted; `sum`: a document of `tacit.encoders.sums`; `universe`:
+    the items to which the indices in a document of sequences or sets refer; `terms`: of a job
+    that is debited once, the same in every step; `aborted`: earlier attempts of which enough
+    aggregators signed that they never froze. Each attempt is a step with its own number.
+    """
 
     format: Literal["tacit.federated-step/1"] = "tacit.federated-step/1"
     job: Identifier
@@ -349,7 +352,7 @@ def step_of(query: Query) -> StepName | None:
 
 
 class Descriptor(WireModel):
-    """A collection of reports: everything a curator needs to know, and all it has to check.
+    """A collection of reports: everything a curator needs to know and to check.
 
     `encoding`: a document of the algorithm's encoder; `parameters`: the job's, as JSON text.
     """
@@ -376,8 +379,8 @@ class Descriptor(WireModel):
 
 
 class Report(WireModel):
-    """One noisy report: whole numbers, or packed bits. `record`: which of the curator's (or its
-    user); `round`: of the task; `label`: its place among the public classes."""
+    """One noisy report: whole numbers, or packed bits. `record`: which record of the curator (or
+    its user); `round`: of the task; `label`: its index among the public classes."""
 
     curator: Identifier
     record: Annotated[str, Field(min_length=1, max_length=64)] = "1"

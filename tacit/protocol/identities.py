@@ -53,7 +53,7 @@ class SuccessionRefused(Forbidden):
 
 
 class IdentityForked(Forbidden):
-    """Two successors of one identity: only its operator can say which is right."""
+    """One identity has two successors: only its operator knows which is right."""
 
     name = "identity_forked"
     title = "An identity has two successors, or a key two documents"
@@ -79,15 +79,15 @@ class Role(StrEnum):
 
 
 class Reason(StrEnum):
-    """`compromised`: the old key is refused at once, and need not have signed."""
+    """`compromised`: the old key is refused immediately, and need not have signed."""
 
     PLANNED = "planned"
     COMPROMISED = "compromised"
 
 
 class IdentityDocument(WireModel):
-    """A service's identity. `next`: what its next pair hashes to; without it no succession is
-    followed unless a person confirms it. `serial` counts from 0."""
+    """A service's identity. `next`: the hash of its next pair of keys; without it every
+    succession needs a person's confirmation. `serial` counts from 0."""
 
     format: Literal["tacit.identity/1"] = "tacit.identity/1"
     role: Role
@@ -109,8 +109,8 @@ class IdentityDocument(WireModel):
 
 
 class Succession(WireModel):
-    """One link: the document of fingerprint `from` is replaced. Without `document` it is revoked;
-    then `revoked_by` is the next pair, which no document shows."""
+    """One link: the document with fingerprint `from` is replaced. Without `document` it is
+    revoked; `revoked_by` is then the next pair, which no document shows."""
 
     format: Literal["tacit.succession/1"] = "tacit.succession/1"
     deployment: Identifier
@@ -150,7 +150,8 @@ class Succession(WireModel):
 
 
 class SignedSuccession(WireModel):
-    """`signature`: of the next pair; `old_signature`: of the replaced one, if planned."""
+    """`signature`: by the next pair; `old_signature`: by the replaced one, if the succession was
+    planned."""
 
     statement: Succession
     signature: Binary
@@ -197,9 +198,10 @@ def revocation(
 
 
 class Anchored(WireModel):
-    """What a party holds of another's identity: the document that it anchored, and all links since.
+    """What a party stores of another's identity: the document that it anchored, and all links
+    since.
 
-    `forked`: two successors were shown; nothing of it is accepted until a person confirms one.
+    `forked`: two successors were shown; neither is accepted until a person confirms one.
     """
 
     deployment: Identifier
@@ -223,8 +225,8 @@ class Anchored(WireModel):
     def check_key(self, ed25519: bytes, now: datetime) -> None:
         """Raise unless statements of this Ed25519 key are accepted now.
 
-        IdentityForked, IdentitySuperseded for a key of before whose overlap is over, KeyNotAnchored
-        for any other: ask for the chain, and `follow` it.
+        IdentityForked, IdentitySuperseded for an earlier key whose overlap is over,
+        KeyNotAnchored for any other: fetch the chain, and `follow` it.
         """
         if self.forked:
             raise IdentityForked
@@ -255,13 +257,14 @@ class Anchored(WireModel):
         return usable
 
     def forking(self) -> Anchored:
-        """The same, until a person confirms: to be kept when `follow` raises IdentityForked."""
+        """The anchor marked as forked until a person confirms: store it when `follow` raises
+        IdentityForked."""
         return self.model_copy(update={"forked": True})
 
 
 class IdentityChain(WireModel):
-    """What a service shows of its identity: all its documents, each signed by its own pair, and the
-    links between them."""
+    """What a service publishes of its identity: all its documents, each signed by its own pair,
+    and the links between them."""
 
     documents: Annotated[tuple[SignedDocument, ...], Field(min_length=1, max_length=MOST_LINKS + 1)]
     links: Annotated[tuple[SignedSuccession, ...], Field(max_length=MOST_LINKS)] = ()
@@ -270,10 +273,11 @@ class IdentityChain(WireModel):
 def revoked_for(
     deployment: str, chain: IdentityChain, successor: HybridIdentity, now: datetime
 ) -> IdentityChain:
-    """A chain with the end of its last identity, signed by the pair that follows alone: for a
-    service that is gone. The chain is believed to be whole; who takes it checks every link.
+    """A chain with the end of its last identity, signed only by the following pair: for a service
+    that no longer exists.
 
-    Raises SuccessionRefused, KeyChangeUnconfirmed, IdentitySuperseded if it has ended already.
+    This function does not verify the chain; every recipient checks each link. Raises
+    SuccessionRefused, KeyChangeUnconfirmed, IdentitySuperseded if the chain has ended already.
     """
     first = chain.documents[0]
     chain_known = follow(anchor(deployment, first, first.statement.fingerprint), chain.links, now)
@@ -288,16 +292,16 @@ def revoked_for(
 
 
 class CoordinatorRenewal(WireModel):
-    """A coordinator whose token at an aggregator was ended puts another in its place, signed by its
-    identity of now; with the chain that leads to it, if it has one."""
+    """A coordinator whose token at an aggregator was revoked replaces it, signed by its current
+    identity; with the chain that leads to that identity, if there is one."""
 
     renewal: Signed[TokenRenewal]
     chain: IdentityChain | None = None
 
 
 class Pin(WireModel):
-    """What a party keeps of a service: the fingerprint of its Ed25519 key as received out of band,
-    and, since the service showed its documents, what was followed from there."""
+    """What a party stores of a service: the fingerprint of its Ed25519 key as received out of
+    band and, once the service has shown its documents, the chain followed from there."""
 
     fingerprint: Fingerprint
     anchored: Anchored | None = None
@@ -311,7 +315,7 @@ class Pin(WireModel):
         return None if current is None else fingerprint(current.ed25519)
 
     def check_key(self, ed25519: bytes, now: datetime) -> None:
-        """Raise as `Anchored.check_key`, KeyNotAnchored for another key than was pinned."""
+        """Raise as `Anchored.check_key`, KeyNotAnchored for a key other than the pinned one."""
         if self.anchored is not None:
             self.anchored.check_key(ed25519, now)
         elif fingerprint(ed25519) != self.fingerprint:
@@ -326,11 +330,11 @@ class Pin(WireModel):
         name: str,
         confirmed: Collection[bytes] | None = None,
     ) -> Pin:
-        """Go along what is shown, from the anchor or from the document of the pinned key.
+        """Follow the shown chain, from the anchor or from the document of the pinned key.
 
-        Raises as `follow`; IdentityForked also for a second document of an anchored key: keep
-        `forking()` then. KeyNotAnchored for documents of another role or name. `confirmed` as in
-        `follow`.
+        Raises as `follow`; IdentityForked also for a second document of an anchored key: then
+        store `forking()`. KeyNotAnchored for documents of another role or name. `confirmed` as
+        in `follow`.
         """
         anchored = self.anchored
         if anchored is None:
@@ -345,8 +349,9 @@ class Pin(WireModel):
         return Pin(fingerprint=self.fingerprint, anchored=anchored_chain)
 
     def confirmed(self, deployment: str, shown: IdentityChain, compared: bytes) -> Pin:
-        """The document of this fingerprint, as a person compared it, in place of what was anchored;
-        what follows it is followed at the next look. Raises KeyNotAnchored if it is not shown."""
+        """The document of this fingerprint, as a person compared it, in place of what was
+        anchored; its successors are followed at the next check. Raises KeyNotAnchored if it is
+        not shown."""
         for signed in shown.documents:
             if signed.statement.fingerprint == compared:
                 anchored = confirm(deployment, signed, compared)
@@ -386,7 +391,7 @@ def anchor(deployment: str, signed: SignedDocument, pinned: bytes) -> Anchored:
 
 
 def check_upgrade(anchored: Anchored, signed: SignedDocument) -> None:
-    """Raise IdentityForked for a second document of a key that is anchored with another."""
+    """Raise IdentityForked for a second document of a key that is anchored by another document."""
     document = check_document(signed)
     for earlier in anchored.documents:
         if earlier.ed25519 == document.ed25519 and earlier != document:
@@ -394,10 +399,8 @@ def check_upgrade(anchored: Anchored, signed: SignedDocument) -> None:
 
 
 def confirm(deployment: str, signed: SignedDocument, compared: bytes) -> Anchored:
-    """What a person compared out of band, in place of all that was anchored before.
-
-    Raises SignatureStripped, KeyNotAnchored for another document than was compared.
-    """
+    """Anchor the document that a person compared out of band, in place of everything anchored
+    before. Raises SignatureStripped, KeyNotAnchored for a document other than the compared one."""
     document = check_document(signed)
     if document.fingerprint != compared:
         raise KeyNotAnchored("the document is not the one that was compared")
@@ -410,11 +413,11 @@ def follow(
     now: datetime,
     confirmed: Collection[bytes] | None = None,
 ) -> Anchored:
-    """Go from the anchor along what is shown, link by link, as far as it leads.
+    """Follow the shown chain from the anchor, link by link, as far as it leads.
 
-    `confirmed`: fingerprints that a person compared, where every change has to be; None where none
-    has to. Links that do not follow an identity of the chain are ignored. Raises what
-    `_check_link` raises; IdentityForked, upon which `anchored.forking()` is to be kept.
+    `confirmed`: fingerprints that a person compared, if every change needs that; None if no
+    change does. Links that do not start at an identity of the chain are ignored. Raises what
+    `_check_link` raises; IdentityForked, after which the caller stores `anchored.forking()`.
     """
     if anchored.forked:
         raise IdentityForked
@@ -441,9 +444,9 @@ def _valid(
     links: Sequence[SignedSuccession],
     now: datetime,
 ) -> SignedSuccession:
-    """The one valid link of several. Anyone can show an invalid one with it; it has no effect.
+    """The one valid link of several. Invalid ones have no effect, as anyone can add one.
 
-    Raises what the first invalid one raises if none is valid, IdentityForked if two are.
+    If none is valid, raises what the first one raises; IdentityForked if two are valid.
     """
     errors, valid = [], {}
     for link in links:
@@ -461,7 +464,7 @@ def _valid(
 
 
 def _refuse_forks(anchored: Anchored, shown: Sequence[SignedSuccession], now: datetime) -> None:
-    """Raise IdentityForked for a valid link besides one that was followed already."""
+    """Raise IdentityForked for a valid link other than the one already followed."""
     for replaced, known_link in zip(anchored.documents, anchored.links, strict=False):
         other_links = [
             link
@@ -482,8 +485,8 @@ def _check_link(
 ) -> None:
     """Raise unless a link leads on from a document.
 
-    KeyNotAnchored for another identity's, KeyChangeUnconfirmed where the document committed to no
-    next pair, SuccessionRefused for anything else that is not as it committed.
+    KeyNotAnchored for another identity's link, KeyChangeUnconfirmed if the document committed to
+    no next pair, SuccessionRefused if the link differs from that commitment in any other way.
     """
     said = link.statement
     if (said.deployment, said.role, said.name) != (deployment, replaced.role, replaced.name):

@@ -34,8 +34,8 @@ PARTY_SUCCESSION_LABEL: Final = "tacit party succession v1"
 
 
 class PartySuccession(WireModel):
-    """The key of fingerprint `from` is replaced by `identity_key`. Sessions that the key before
-    signed are accepted until `overlap_until`, at most 30 days after `effective`."""
+    """The key with fingerprint `from` is replaced by `identity_key`. Sessions signed by the
+    earlier key are accepted until `overlap_until`, at most 30 days after `effective`."""
 
     format: Literal["tacit.party-succession/1"] = "tacit.party-succession/1"
     deployment: Identifier
@@ -91,9 +91,9 @@ def follow_party(
 ) -> tuple[SignedPartySuccession, ...]:
     """The links that lead on from the key on the roster; none if the last one is known already.
 
-    `held`: the Ed25519 key on the roster; `replaced`: keys that were on it, with the key that
-    followed each. Raises SuccessionRefused for a link that is not valid, IdentityForked for a valid
-    second link of a key, KeyNotAnchored if what is shown does not end at a key that follows.
+    `held`: the Ed25519 key on the roster; `replaced`: earlier keys on it, with the key that
+    followed each. Raises SuccessionRefused for an invalid link, IdentityForked for a valid
+    second link of a key, KeyNotAnchored if the chain does not end at a key that follows.
     """
     found = []
     current, followed = key_held, dict(replaced)

@@ -72,9 +72,9 @@ class CandidateList(WireModel):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The contributions that every aggregator holds alike: what is verified.
+    """The contributions that every aggregator has received identically: these are verified.
 
-    `lone`: the numbers (n,) of lone curators, rising. `hash`: binds them to the round.
+    `lone`: the numbers (n,) of lone curators, ascending. `hash`: binds them to the round.
     """
 
     lone: NDArray[np.int64]
@@ -105,8 +105,8 @@ class Candidates:
         return len(self.lone) + sum(part.curators for part in self.parts)
 
     def alike(self, at: int, stop: int) -> tuple[int, int]:
-        """Of how many curators the contribution at a place is, and where those with as many end
-        that follow it, at `stop` at the latest."""
+        """How many curators the contribution at an index stands for, and where the run of
+        contributions of equally many ends, at `stop` at the latest."""
         lone = len(self.lone)
         if at < lone:
             return 1, min(stop, lone)
@@ -136,8 +136,8 @@ def candidates_of(
 ) -> Candidates:
     """Lone numbers that are in all signed sets, and parts that are equal in all.
 
-    Raises ManifestRefused for sets that are malformed or not those of all aggregators, and above
-    n_max; TooFewParticipants: then nothing may be evaluated.
+    Raises ManifestRefused for malformed sets, for sets that are not from all aggregators, and
+    above n_max; TooFewParticipants, in which case nothing may be evaluated.
     """
     return _candidates_of(descriptor, tuple(accepted))
 
@@ -173,7 +173,7 @@ def _candidates_of(
 
 
 def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
-    """A set's lone numbers: a bitmap over the roster. `covered`: those of its parts."""
+    """A set's lone numbers: a bitmap over the roster. `covered`: the numbers of its parts."""
     if item.lone is None:
         raise ManifestRefused("an accepted set is that of a declared round")
     try:
@@ -301,7 +301,8 @@ class ChunkPlace:
 
 
 def chunk_key(verify_key: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
-    """The key with which an aggregator seals its chunks of a round: the coordinator has it not."""
+    """The key with which an aggregator seals its chunks of a round; the coordinator does not
+    have it."""
     return _derived(verify_key, _SHARES, length_prefixed(descriptor_hash, aggregator.encode()))
 
 
@@ -317,7 +318,8 @@ def stands_at(place: ChunkPlace, body: bytes) -> bool:
 
 
 def open_chunk(key: bytes, place: ChunkPlace, body: bytes) -> bytes:
-    """The verifier shares of a chunk. Raises SealBroken unless its aggregator made it for here."""
+    """The verifier shares of a chunk. Raises SealBroken unless its aggregator made it for this
+    use."""
     end = _CHUNK.size + NONCE_BYTES
     if not stands_at(place, body):
         raise SealBroken("a chunk of another place")
@@ -421,7 +423,7 @@ def _of_all(
 
 
 def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
-    """The contributions (items,) that a verdict refuses, each for one reason."""
+    """The contributions (items,) that a verdict refuses, by reason; each has one reason."""
     refused = np.zeros(candidates.items, np.bool_)
     for bitmap in verdict.reasons.values():
         try:
@@ -437,9 +439,8 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
 def proved_manifest_of(
     descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Verdict], salt: bytes
 ) -> Manifest:
-    """The one manifest that all signed sets, through their candidates, and all verdicts give, as
-    `check_verdicts` found these. Raises TooFewParticipants.
-    """
+    """The one manifest that follows from all signed sets, through their candidates, and from all
+    verdicts as `check_verdicts` returned them. Raises TooFewParticipants."""
     counted = counted_by_all(candidates, verdicts)
     members, parts = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
     count = sets.count(members)
@@ -465,7 +466,8 @@ def counted_by_all(candidates: Candidates, verdicts: Sequence[Verdict]) -> Bits:
 
 
 def offset_of(plan: ProofPlan, manifest: Manifest) -> tuple[str, ...]:
-    """What the opened total of a manifest is moved by, per coordinate: a commitment's `offset`."""
+    """By how much the opened total of a manifest is shifted, per coordinate: a commitment's
+    `offset`."""
     hosted = [part.curators for part in manifest.parts or ()]
     offset = plan.offset(manifest.count - sum(hosted), hosted)
     return tuple(str(value) for value in offset)
@@ -474,8 +476,8 @@ def offset_of(plan: ProofPlan, manifest: Manifest) -> tuple[str, ...]:
 def refused_curators(
     candidates: Candidates, verdicts: Sequence[Verdict]
 ) -> dict[ProofReason, Bits]:
-    """The curators (roster_size,) that any verdict refuses, by its reason; reasons without one are
-    left out."""
+    """The curators (roster_size,) that any verdict refuses, by its reason; reasons that occur
+    only."""
     numbers_of: dict[ProofReason, Bits] = {}
     for verdict in verdicts:
         for reason, bitmap in verdict.reasons.items():
@@ -487,8 +489,9 @@ def refused_curators(
 def contradictions(
     verifications: Sequence[Verification], verdicts: Sequence[Verdict]
 ) -> Iterator[str]:
-    """Sentences on what aggregators signed that cannot all be true, naming these (spec: validity,
-    section 10, step 5). Verdicts may differ in joint randomness: a curator alone can do that."""
+    """Sentences on signed statements of these aggregators that cannot all be true (spec:
+    validity, section 10, step 5). Verdicts may differ in joint randomness: a curator alone can
+    cause that."""
     for verdict in verdicts:
         for verification, hashed in zip(verifications, verdict.shares_hashes, strict=True):
             if hashed != verification.shares_hash:
@@ -504,6 +507,6 @@ def contradictions(
 
 
 def _by_all_shares(verdict: Verdict) -> dict[ProofReason, bytes]:
-    """The reasons that follow from the verifier shares, and so are the same for each aggregator."""
+    """The reasons that follow from the verifier shares and so are the same for every aggregator."""
     common = (ProofReason.PROOF, ProofReason.POINT)
     return {reason: verdict.reasons[reason] for reason in common if reason in verdict.reasons}

@@ -44,9 +44,9 @@ SessionId = Annotated[Binary, Field(min_length=SESSION_BYTES, max_length=SESSION
 
 
 class SealKeyStatement(KeptModel):
-    """A seal key by its hash, signed by its aggregator under `SEAL_KEY_LABEL`.
+    """The hash of a seal key, signed by its aggregator under `SEAL_KEY_LABEL`.
 
-    `number` only rises. `made` and `until` are by the aggregator's own clock. `round`: of a key
+    `number` only rises. `made` and `until` are by the aggregator's own clock. `round`: for a key
     that serves one round. The key itself, 1,216 bytes, is fetched by its hash.
     """
 
@@ -92,8 +92,8 @@ class SessionEnds:
     direction: Direction
 
     def info(self, key_hash: bytes, session: bytes) -> bytes:
-        """What the encapsulation is bound to. It names the sender: one that is stolen and signed by
-        another party does not open."""
+        """What the encapsulation is bound to. It names the sender: a stolen one that another
+        party signs does not open."""
         return length_prefixed(
             SESSION_LABEL.encode(),
             str(SUITE).encode(),
@@ -122,10 +122,8 @@ class OwnSession:
 
 
 def begin_session(identity: Identity, ends: SessionEnds, seal_key: SealPublicKey) -> OwnSession:
-    """A new session, signed. Raises SealBroken for a seal key with which nobody can agree.
-
-    `seal_key` is one whose hash the aggregator signed.
-    """
+    """A new session, signed. `seal_key`: one whose hash the aggregator signed. Raises SealBroken
+    for a key that yields no shared secret."""
     session, secret = os.urandom(SESSION_BYTES), os.urandom(SECRET_BYTES)
     statement = Session(
         deployment=ends.deployment,
@@ -140,7 +138,8 @@ def begin_session(identity: Identity, ends: SessionEnds, seal_key: SealPublicKey
 
 
 def open_session(signed: Signed[Session], ends: SessionEnds, seal_key: SealKey) -> bytes:
-    """The session's key, 32 bytes, if these ends made it for this key. Raises SessionRefused."""
+    """The session's key, 32 bytes, if these two parties made it for this seal key. Raises
+    SessionRefused."""
     try:
         statement = verify_once(SESSION_LABEL, signed, ends.party_key)
     except SignatureBroken:
@@ -159,7 +158,7 @@ def open_session(signed: Signed[Session], ends: SessionEnds, seal_key: SealKey) 
 
 
 def session_key(secret: bytes, statement: Session) -> bytes:
-    """K, 32 bytes, of a session's secret; every field of the statement is in it."""
+    """K, 32 bytes, derived from a session's secret and every field of the statement."""
     info = hashlib.sha256(SESSION_LABEL.encode() + b"\x00" + statement.canonical()).digest()
     return HKDF(algorithm=SHA256(), length=32, salt=_PIECE, info=info).derive(secret)
 
@@ -167,7 +166,8 @@ def session_key(secret: bytes, statement: Session) -> bytes:
 def piece_context(
     descriptor_hash: bytes, party: str, aggregator: str, share_index: int, dimension: int
 ) -> bytes:
-    """The associated data of a piece under a session: it opens in one place of one round only."""
+    """The associated data of a piece under a session: it can be opened for one use in one round
+    only."""
     return length_prefixed(
         _PIECE,
         descriptor_hash,

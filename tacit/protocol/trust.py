@@ -48,10 +48,10 @@ _GROUPS, _GROUP_BYTES = 8, 2
 
 
 def anchors_line(deployment: str, coordinator: bytes, aggregators: Mapping[str, bytes]) -> str:
-    """What people compare of all anchors: eight groups of four digits. Fingerprints of 32 bytes.
+    """The line by which people compare all anchors: eight groups of four digits. Fingerprints of 32
+    bytes. Spec: keys, section 7.
 
-    Spec: keys, section 7. A verifier with invented anchors sees another line than the published
-    one.
+    A verifier with invented anchors sees a line that differs from the published one.
     """
     fields = [_ANCHORS_LABEL, deployment.encode(), coordinator]
     for name in sorted(aggregators):
@@ -131,10 +131,8 @@ class Trust(WireModel):
         return next(matching, TrustedAggregator(id=name))
 
     def pinning(self, name: str, pinned: str, operator: str | None = None) -> Self:
-        """With one more fingerprint of an aggregator.
-
-        Raises ValueError for another operator, and for an identity that was stolen.
-        """
+        """With one more fingerprint of an aggregator. Raises ValueError for a different
+        operator, and for an identity that is marked as stolen."""
         aggregator = self.named(name)
         if any(item.compromised and item.fingerprint == pinned for item in aggregator.fingerprints):
             raise ValueError(f"this identity of {name} is marked as stolen")
@@ -154,7 +152,8 @@ class Trust(WireModel):
         return self._with(coordinator=tuple(pins))
 
     def compromising(self, name: str, pinned: str) -> Self:
-        """With one fingerprint marked as stolen: no round rests on it. Raises ValueError."""
+        """With one fingerprint marked as stolen: no round that depends on it is accepted. Raises
+        ValueError."""
         aggregator = self.named(name)
         if pinned not in {item.fingerprint for item in aggregator.fingerprints}:
             raise ValueError(f"{name} has no such fingerprint")
@@ -165,10 +164,11 @@ class Trust(WireModel):
         return self.replacing(aggregator.model_copy(update={"fingerprints": marked}))
 
     def following(self, name: str, chain: IdentityChain, now: datetime) -> Self:
-        """With what follows from a pinned identity of an aggregator: each later key for the time
-        from its succession on, each earlier one until its overlap ended, or marked as stolen.
+        """With the successors of a pinned identity of an aggregator.
 
-        Raises KeyNotAnchored if none of its identities is pinned, and as `Pin.follow`.
+        Each later key counts from its succession on, each earlier one until its overlap ended;
+        or it is marked as stolen. Raises KeyNotAnchored if none of its identities is pinned, and
+        as `Pin.follow`.
         """
         aggregator = self.named(name)
         pins = {item.fingerprint: item for item in aggregator.fingerprints}
@@ -187,7 +187,7 @@ class Trust(WireModel):
         return self.replacing(aggregator.model_copy(update={"fingerprints": tuple(pins.values())}))
 
     def following_coordinator(self, chain: IdentityChain, now: datetime) -> Self:
-        """The same of the coordinator; a stolen identity of it is pinned no more."""
+        """The same for the coordinator; an identity of it that was stolen is no longer pinned."""
         name = self.deployment
         anchored = _followed(name, self.coordinator, chain, now, Role.COORDINATOR, name)
         pins = dict.fromkeys(self.coordinator)
@@ -205,15 +205,17 @@ class Trust(WireModel):
         return self._with(aggregators=tuple(others.values()))
 
     def _with(self, **changes: Any) -> Self:
-        """With some fields changed, and checked: what is written can be read. Raises ValueError."""
+        """With some fields changed and validated, so that what is written can be read. Raises
+        ValueError."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**{**fields, **changes})
 
     def check(self, descriptor: RoundDescriptor, coordinator_key: bytes) -> tuple[str, ...]:
-        """The aggregators whose operator the file does not name, which the round says alone.
+        """The aggregators whose operator the file does not name, so that only the round states it.
 
-        *Every* aggregator of the descriptor has to be pinned, not only the quorum: true ones among
-        inventions would give a right sum, and no secrecy. Raises TranscriptNotAnchored.
+        *Every* aggregator of the descriptor must be pinned, not only the quorum: genuine
+        aggregators among invented ones would give a right sum, but no secrecy. Raises
+        TranscriptNotAnchored.
         """
         if descriptor.deployment != self.deployment:
             raise TranscriptNotAnchored(
@@ -237,8 +239,8 @@ class Trust(WireModel):
 
 
 class Anchors(WireModel):
-    """What a curator service records of a round that it answered: which one it was, the key of its
-    coordinator, and the identities that the answer went to."""
+    """What a curator service records of a round that it answered: which round it was, the key of
+    its coordinator, and the identities that received the answer."""
 
     descriptor_hash: Binary
     coordinator_key: Binary
@@ -299,8 +301,8 @@ class ShownLedgerSeal(WireModel):
 def check_lasting(
     signed: Signed[SealKeyStatement], entry: AggregatorEntry, documents: Sequence[IdentityDocument]
 ) -> None:
-    """Raise SealRefused unless both keys of a document that is anchored signed the seal key of a
-    round's entry. `documents`: those that were followed from what was pinned."""
+    """Raise SealRefused unless both keys of an anchored document signed the seal key of a
+    round's entry. `documents`: those that were followed from the pinned one."""
     matching = [document for document in documents if document.ed25519 == entry.identity_key]
     if signed.statement != entry.seal or not matching:
         raise SealRefused(f"{entry.id}: another seal key, or an identity without a document")
@@ -311,8 +313,8 @@ def check_lasting(
 
 
 def check_seal(transcript: Transcript, shown: ShownSeal) -> bytes:
-    """The fingerprint of the document behind a seal of this transcript, to be compared with one
-    that was kept. Raises SealRefused."""
+    """The fingerprint of the document behind a seal of this transcript, to compare with a stored
+    one. Raises SealRefused."""
     descriptor = transcript.descriptor.statement
     quorum = [descriptor.aggregators[index] for index in transcript.quorum]
     entry = next(
@@ -336,8 +338,8 @@ def check_seal(transcript: Transcript, shown: ShownSeal) -> bytes:
 
 
 def check_ledger_seal(shown: ShownLedgerSeal) -> bytes:
-    """The fingerprint of the document behind a seal of a ledger's head, to be compared with one
-    that was kept. Raises SealRefused."""
+    """The fingerprint of the document behind a seal of a ledger's head, to compare with a stored
+    one. Raises SealRefused."""
     document = shown.document.statement
     said = shown.seal.statement
     if (document.role, document.name) != (Role.COORDINATOR, said.deployment):

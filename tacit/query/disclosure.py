@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 
 class DisclosureRule(WireModel):
-    """What protects the members of a sum without noise: at least `min_participants` of them, and
-    the `top` largest together hold at most `max_share` of it (null: nobody looks at shares).
-    `small_cells`: of a table, of which the recipient sees cells of few records, or of one."""
+    """What protects the members of a sum without noise: there are at least `min_participants`, and
+    the `top` largest together have at most `max_share` of it (null: shares are not checked).
+
+    `small_cells`: of a table, whose recipient sees cells of few records, or of one.
+    """
 
     min_participants: Annotated[int, Field(ge=2, le=MAX_CURATORS)]
     max_share: Exact | None = None
@@ -66,7 +68,7 @@ class RuleNotMet(Conflict):
 
 
 def least_totals(query: Query) -> Sequence[int]:
-    """The least total of each coordinate that is released, (d,) ring units; empty where the query
+    """The least total of each coordinate that is released, (d,) ring units; empty if the query
     has no rule on shares."""
     rule = query.rule
     if rule is None or rule.max_share is None:
@@ -78,6 +80,6 @@ def least_totals(query: Query) -> Sequence[int]:
 
 
 def check_shares(query: Query, total: NDArray[np.int64]) -> None:
-    """Raise RuleNotMet where a coordinate of the total, (d,) ring units, is below its least."""
+    """Raise RuleNotMet if a coordinate of the total, (d,) ring units, is below its least."""
     if any(int(count) < least for count, least in zip(total, least_totals(query), strict=False)):
         raise RuleNotMet

@@ -102,8 +102,8 @@ def l1_sensitivity(
 ) -> int:
     """The L1 sensitivity of one function, in ring units.
 
-    `swap` is whether a window may hold more than `max_readings` readings; it matters to the
-    record unit only. `l1_bound` is B of the vector sum, in ring units.
+    `swap`: whether a window can have more than `max_readings` readings; it matters to the record
+    unit only. `l1_bound` is B of the vector sum, in ring units.
     """
     reading = per_reading(function, bounds, l1_bound)
     if function is Linear.PRESENCE:
@@ -134,9 +134,9 @@ class Entries:
     """What the readings of one curator add to one part of a query, for its sensitivities.
 
     `bounds`: of one reading, or of one entry of a vector; `l1_bound`: B of a vector sum, ring
-    units; `several`: whether one reading can change several of its `dimension` coordinates (slots
-    and bins take one each); `swap`: whether a window may hold more than `max_readings` readings,
-    which matters to the unit record only.
+    units; `several`: whether one reading can change several of its `dimension` coordinates
+    (slots and bins take one each); `swap`: whether a window can have more than `max_readings`
+    readings, which matters to the unit record only.
     """
 
     linear: Linear
@@ -188,8 +188,9 @@ class WindowBound:
     def scale(self, values: Ints) -> tuple[Ints, NDArray[np.int64]]:
         """Rows (n, d) within the bound, and (n,) how much of each row is kept, in millionths.
 
-        A row within W stays, and keeps a million. A longer one is multiplied by W over its norm
-        (in L2 the whole root above it) and truncated toward zero, which only shortens it.
+        A row within W is unchanged and keeps a million. A longer one is multiplied by W over its
+        norm (in L2 the smallest whole number above the root) and truncated toward zero, which
+        only shortens it.
         """
         largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
         power, step = 1 if self.norm is Norm.L1 else 2, max(1, _TOGETHER // values.shape[1])
@@ -270,7 +271,7 @@ def quantise(quantity: Ints, resolution: int, centre: Fraction = Fraction(0)) ->
     """round_half_even((quantity - centre) / resolution), elementwise and exactly.
 
     `quantity`, `centre`: nano-units. `resolution`: a whole number of nano-units. A quotient
-    beyond 64 bits (possible only where the shifted reading is) becomes the end of that range.
+    beyond 64 bits (possible only if the shifted reading is too) becomes the end of that range.
     """
     if resolution < 1:
         raise ValueError("a resolution is at least one nano-unit")
@@ -334,7 +335,7 @@ def headroom(n_max: int, largest: int, noise_tail: int, modulus: int) -> bool:
 
 
 def amounts(words: list[int], value: Fraction) -> list[str]:
-    """`format_exact(word * value)` of many words; a decimal value is scaled to an integer once."""
+    """`format_exact(word * value)` for many words; a decimal value is scaled to an integer once."""
     places = len(format_exact(value).partition(".")[2])
     scaled = value * 10**places
     if scaled.denominator != 1:

@@ -69,7 +69,7 @@ in a record's ledger. Of sequences and sets unless another one is given."""
 
 
 class Schedule(WireModel):
-    """Rounds open by themselves, one for each period, over the period before."""
+    """Rounds open automatically, one for each period, over the period before."""
 
     period_s: Annotated[int, Field(ge=60, le=366 * 86_400)]
     first_start: Instant
@@ -144,7 +144,7 @@ class QueryFields(KeptModel):
     registers: Annotated[tuple[RegisterName, ...], Field(min_length=1)] | None = None
 
     def __hash__(self) -> int:
-        """Of few fields, those that mostly differ: caches ask for it again and again."""
+        """Of a few fields that differ in most queries: caches compute it often."""
         return hash((self.name, self.group, self.n_max, self.epsilon or self.epsilon_u or self.rho))
 
     @field_validator("register_name")

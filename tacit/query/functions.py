@@ -109,8 +109,8 @@ class Readings:
 
 @dataclass(frozen=True)
 class Encoded:
-    """f(x) of each curator, (count, d) ring units, and for its owner's eyes how many readings
-    count, how many of these were clamped, and what was kept of a contribution that was longer than
+    """f(x) of each curator, (count, d) ring units; and for its owner only: how many readings
+    count, how many of these were clamped, and how much was kept of a contribution that exceeded
     its bound, in millionths."""
 
     values: Ints
@@ -120,7 +120,7 @@ class Encoded:
 
 
 def whole(count: int) -> NDArray[np.int64]:
-    """What `Encoded.kept` is of this many contributions of which nothing is cut."""
+    """`Encoded.kept` of this many contributions of which nothing is cut."""
     return np.full(count, MILLION, np.int64)
 
 
@@ -147,8 +147,8 @@ def _rule(query: QueryFields, resolution: Fraction, *, centred: bool = False) ->
 
 
 def _centre(query: QueryFields) -> Fraction:
-    """Of a mean or variance: the middle of the bounds, or the multiple of the resolution below it,
-    so that a reading that is such a multiple is not rounded."""
+    """For a mean or variance: the middle of the bounds, or the multiple of the resolution below
+    it, so that a reading that is such a multiple is not rounded."""
     return math.floor(sum(query.bounds) / (2 * query.resolution)) * query.resolution
 
 
@@ -290,9 +290,9 @@ def vector_bound(query: QueryFields, rule: Rule) -> int:
 
 @dataclass(frozen=True)
 class VectorBlock:
-    """One block of a vector sum: its `resolution` in the query's unit, and in whole steps of it the
-    `bounds` of one entry of a reading, and B, the L1 bound of its entries. `window`: the bound on a
-    curator's whole contribution, in the query's unit."""
+    """One block of a vector sum: its `resolution` in the query's unit; in whole steps of that
+    the `bounds` of one entry of a reading, and B, the L1 bound of its entries. `window`: the
+    bound on a curator's whole contribution, in the query's unit."""
 
     dimension: int
     resolution: Fraction
@@ -302,8 +302,8 @@ class VectorBlock:
 
 
 def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
-    """The blocks of a vector sum; one without blocks is one block, and so is a table of sums, of
-    which a record fills one cell."""
+    """The blocks of a vector sum. A vector sum without blocks is one block, and so is a table of
+    sums, in which a record fills one cell."""
     if query.columns is not None:
         limits = reading_rule(query).bounds
         return (VectorBlock(cells(query.columns), query.resolution, limits, limits.largest),)
@@ -362,8 +362,8 @@ def encode(query: QueryFields, readings: Readings) -> Encoded:
 
 
 def _shorten(values: Ints, groups: tuple[Part, ...]) -> NDArray[np.int64]:
-    """Shorten, in place, contributions (count, d) to the bounds of their parts; (count,) the least
-    share that is kept of a part, in millionths."""
+    """Shorten, in place, contributions (count, d) to the bounds of their parts; returns (count,)
+    the least share that is kept of a part, in millionths."""
     counts_kept = whole(values.shape[0])
     start = 0
     for part in groups:
@@ -411,7 +411,7 @@ class _Added:
 
 
 def counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]:
-    """The readings that count, the first `most` of each curator, and how many each has of them."""
+    """The readings that count, the first `most` of each curator, and how many of them each has."""
     owner = readings.curator
     if owner.size and not 0 <= owner.min() <= owner.max() < readings.count:
         raise ValueError("a reading belongs to no listed curator")
@@ -457,7 +457,7 @@ def _added(query: QueryFields, counted: Readings) -> tuple[_Added, ...]:
 
 
 def _bins(query: QueryFields, quantity: Ints) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The bin of each reading, and which lay outside all of them (and went to an end bin)."""
+    """The bin of each reading, and which readings lay outside all bins (they go to an end bin)."""
     assert query.edges is not None
     nano = UNITS[query.unit].factor * NANO
     # x >= edge  <=>  x >= ceil(edge), for whole x: the comparison stays exact.
@@ -468,7 +468,8 @@ def _bins(query: QueryFields, quantity: Ints) -> tuple[NDArray[np.int64], NDArra
 
 
 def _in_cells(amount: Ints, clamped: NDArray[np.bool_], cell: NDArray[np.int64]) -> _Added:
-    """Each record adds to its cell; one of no cell adds nothing, and its owner is told."""
+    """Each record adds to its cell. A record without a cell adds nothing, which its owner can
+    see."""
     outside = cell == OUTSIDE
     return _Added(np.where(outside, 0, amount), clamped | outside, np.where(outside, 0, cell))
 
@@ -505,8 +506,10 @@ def _need_columns(quantity: Ints, columns: int | None) -> None:
 
 
 def local_sensitivities(query: QueryFields, readings: Readings) -> Ints:
-    """The thesis's local sensitivity of each part, (count, parts) ring units: the largest L1 norm
-    that one of the curator's own counted readings adds. It depends on private data; `paper` only.
+    """The thesis's local sensitivity of each part, (count, parts) ring units.
+
+    The largest L1 norm that one of the curator's own counted readings adds. It depends on
+    private data; `paper` only.
     """
     is_counted, used = counted(readings, query.max_readings)
     added = _added(query, is_counted)

@@ -132,7 +132,7 @@ def aggregator_plan(query: QueryFields) -> NoisePlan | None:
 
 
 def clamped_tail(query: QueryFields) -> Tail | None:
-    """How much total variation the clamping of curators' noise may cost in a round; None where none
+    """How much total variation the clamping of curators' noise can cost in a round; None if none
     is clamped. Spec: validity, section 5."""
     if query.validity is not Validity.PROVED or curator_plan(query) is None:
         return None
@@ -144,10 +144,10 @@ def clamped_tail(query: QueryFields) -> Tail | None:
 
 
 def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
-    """The field to blame and the reason, if the query's numbers do not fit the machine's.
+    """The offending field and the reason, if the query's numbers do not fit the machine's.
 
     Every contribution, and the square of every reading, stays within 62 bits; no sum of `n_max`
-    contributions wraps, even without noise; every noise scale is one that the sampler serves.
+    contributions wraps, even without noise; every noise scale can be sampled.
     """
     groups = parts(query)
     grain = "blocks" if query.blocks else "resolution"
@@ -171,7 +171,8 @@ def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
 
 
 def _gaussian_problem(query: QueryFields, grain: str) -> tuple[str, str] | None:
-    """The same of Gaussian noise: no share is too small for sums, none beyond the sampler."""
+    """The same for Gaussian noise: no share is too small for sums, none too large for the
+    sampler."""
     if zcdp_of(query) == 0:
         return "epsilon", "with this delta no rho of 10^-12 or more gives it: choose it larger"
     for plan in (curator_plan(query), aggregator_plan(query)):
@@ -203,7 +204,7 @@ _OF_RESOLUTION: Final = (Linear.SUM, Linear.SQUARES, Linear.VECTOR)
 
 
 def _long_vector(query: QueryFields) -> tuple[str, str] | None:
-    """The field to blame if a vector is longer than its noise and bounds allow."""
+    """The offending field if a vector is longer than its noise and bounds allow."""
     if query.columns is not None:
         many = cells(query.columns) > MAX_DIMENSION
         return ("columns", f"a table has at most {MAX_DIMENSION} cells") if many else None
@@ -233,7 +234,8 @@ def _window_problem(query: QueryFields) -> tuple[str, str] | None:
 
 
 def _too_coarse(query: QueryFields) -> str | None:
-    """The field to blame if the resolution is larger than a bound that readings are clamped to."""
+    """The offending field if the resolution is larger than a bound to which readings are
+    clamped."""
     counts = query.function is Function.TABLE and query.measure is None
     if counts or query.function in (Function.COUNT, Function.HISTOGRAM):
         return None
@@ -276,9 +278,9 @@ def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints
     """The total noise of this many contributions, (sum of dimensions,), without each of them.
 
     Shares of weight r add up to one of weight n r: whole discrete Laplaces, and one share of the
-    rest. With coins as many Laplaces count as coins say, one number for all coordinates; all are
-    drawn, so that the time does not reveal how many. Spec: validity, section 5. Gaussian shares
-    are drawn as one of their total variance, which covers as much.
+    rest. With coins, as many Laplaces count as coins show true, the same number for all
+    coordinates; all are drawn, so that the time does not reveal how many. Spec: validity,
+    section 5. Gaussian shares are drawn as one of their total variance, which protects as much.
     """
     if isinstance(plan, GaussianPlan):
         together = tuple(contributions * variance for variance in plan.variances)

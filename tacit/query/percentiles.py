@@ -35,11 +35,11 @@ class CountNoise(NamedTuple):
     deviation: float
 
     def reach(self, share: float, below: int, above: int) -> float:
-        """How far the rank of an edge errs in 95 of 100 cases at most: by 1 - share times the noise
-        of the counts below it, minus share times that of those above.
+        """How far the rank of an edge is wrong at most in 95 of 100 cases.
 
-        The quantile of such a sum is at most as many deviations away as that of one count or of a
-        normal law, and one step further, since it takes single values.
+        The error is 1 - share times the noise of the counts below it, minus share times that of
+        those above. The quantile of such a sum is at most as many deviations away as that of one
+        count or of a normal law, and one step further, since it takes single values.
         """
         if not self.deviation:
             return 0.0
@@ -84,9 +84,11 @@ def _doubled_sums(counts: Sequence[int]) -> list[int]:
 def percentile_interval(
     percentile: Fraction, counts: Sequence[int], edges: Sequence[Fraction], noise: CountNoise
 ) -> Interval | None:
-    """Where the percentile of the readings that were counted lies in at least 95 of 100 cases: the
-    hull of the bins at whose two edges a test does not reject it. None where the counts sum to
-    less than 1. `noise`: of each count, independent of the others.
+    """The interval that contains the percentile of the counted readings in at least 95 of 100
+    cases.
+
+    It is the hull of the bins at whose two edges a test does not reject the percentile. None if
+    the counts sum to less than 1. `noise`: of each count, independent of the others.
     """
     total, bins, share = sum(counts), len(counts), float(percentile) / 100
     if total < 1:
@@ -104,7 +106,7 @@ def percentile_interval(
 
 
 def rank_half_width(percentile: Fraction, bins: int, readings: int, noise: CountNoise) -> float:
-    """How far the rank of a percentile may err in 95 of 100 cases at most, as a share of this
+    """How far the rank of a percentile is wrong at most in 95 of 100 cases, as a share of this
     many readings, wherever they lie; `noise` as for `percentile_interval`."""
     share = float(percentile) / 100
     return max(noise.reach(share, 0, bins), noise.reach(share, bins, 0)) / readings

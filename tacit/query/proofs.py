@@ -53,7 +53,7 @@ def is_proved(query: QueryFields) -> bool:
 
 @dataclass(frozen=True)
 class ContributionProof:
-    """What a contribution of one lone curator, or of a host's part, is proved to be."""
+    """What is proved of a contribution of one lone curator, or of a host's part."""
 
     function: ProvedFunction
     prio3: Prio3
@@ -65,7 +65,8 @@ class ContributionProof:
 
 @dataclass(frozen=True)
 class ProofPlan:
-    """The proofs of a query; `arithmetic` computes them, the same bytes whichever it is."""
+    """The proofs of a query; `arithmetic` computes them. Every implementation gives the same
+    bytes."""
 
     query: QueryFields
     arithmetic: Arithmetic = NUMPY
@@ -106,8 +107,8 @@ class ProofPlan:
 
 @cache
 def fastest_arithmetic() -> Arithmetic:
-    """Compiled where the extra `fast` is installed: for many contributions, since compiling takes
-    some seconds when it is first used."""
+    """Compiled if the extra `fast` is installed. For many contributions, since compiling takes
+    some seconds at its first use."""
     if find_spec("numba") is None:
         return NUMPY
     from tacit.validity.compiled import COMPILED
@@ -134,17 +135,18 @@ def largest_part(query: QueryFields) -> int:
 
 
 def largest_parts(query: QueryFields, first: int, curators: int) -> tuple[int, ...]:
-    """The most curators in each part of a host whose roster numbers begin at `first`."""
+    """The largest number of curators in each part of a host whose roster numbers begin at
+    `first`."""
     most = largest_part(query)
     runs = spans(first, curators, part_length(query))
     return tuple(min(span.length, most) for span in runs)
 
 
 def proof_problem(query: QueryFields) -> tuple[str, str] | None:
-    """The field to blame and the reason, if a proved query's numbers do not fit.
+    """The offending field and the reason, if a proved query's numbers do not fit.
 
-    Noise of curators has room to be clamped, no check holds only modulo the prime, every plaintext
-    stays within `PLAINTEXT_LIMIT`, and no sum of `n_max` contributions wraps, even without noise of
+    Clamped noise of curators fits, no check is true only modulo the prime, every plaintext stays
+    within `PLAINTEXT_LIMIT`, and no sum of `n_max` contributions wraps, even without noise of
     aggregators. Spec: validity, sections 2 and 6.
     """
     grain = "blocks" if query.blocks else "resolution"
@@ -178,7 +180,7 @@ def proof_problem(query: QueryFields) -> tuple[str, str] | None:
 
 
 def _most_provable(query: QueryFields) -> int:
-    """The dimension of a vector below the query's own of which a proof is short enough."""
+    """The largest dimension of a vector, below the query's own, whose proof is short enough."""
     assert query.dimension is not None
 
     def longest(dimension: int) -> int:
@@ -189,8 +191,8 @@ def _most_provable(query: QueryFields) -> int:
 
 
 def wrapping_part(query: QueryFields, tails: Iterable[int] | None = None) -> str | None:
-    """The first part of which a sum could wrap, with the aggregators' noise reaching these tails,
-    ring units per part (None: without it). Spec: validity, section 6."""
+    """The first part whose sum could wrap if the aggregators' noise reaches these tails, ring
+    units per part (None: without noise). Spec: validity, section 6."""
     groups = parts(query)
     plan = proof_plan(query)
     spreads = _spreads(plan.of(1).function)
@@ -280,7 +282,7 @@ def _scalar(
 
 
 def _within_window(query: QueryFields, curators: int, readings: ReadingBounds) -> ReadingBounds:
-    """The bounds of a sum: with a bound on windows each curator counts as one reading within it."""
+    """The bounds of a sum; with a bound on windows each curator counts as one reading within it."""
     window = parts(query)[0].window
     if window is None:
         return readings
@@ -291,8 +293,8 @@ def _within_window(query: QueryFields, curators: int, readings: ReadingBounds) -
 
 @lru_cache(maxsize=256)
 def _blocks(query: QueryFields, curators: int) -> tuple[Block, ...]:
-    """With a bound on windows a part of n' curators is within n' times of it (by the triangle
-    inequality), and so is each of its entries."""
+    """With a bound on windows, the norm of a part of n' curators is at most n' times it (by the
+    triangle inequality), and so is each of its entries."""
     readings = query.max_readings * curators
     first = parts(query)[0]
     if first.linear is Linear.HISTOGRAM:
@@ -327,7 +329,7 @@ def _per_coordinate(groups: tuple[Part, ...], bounds: tuple[int, ...]) -> tuple[
 
 
 def _check_largest(query: QueryFields) -> None:
-    """No check of a part of `part_length` curators wraps. FieldTooSmall: one could."""
+    """Check that no sum over a part of `part_length` curators wraps. Raises FieldTooSmall."""
     noise = _part_noise_bounds(query, largest_part(query))
     function = _function(query, part_length(query), noise, NUMPY)
     if isinstance(function, ProvedPresence):

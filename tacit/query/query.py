@@ -36,9 +36,9 @@ class Query(QueryFields):
 
     @classmethod
     def of(cls, /, **fields: Any) -> Self:
-        """A query of these fields, as the API takes them: amounts as decimal strings, integers or
-        Decimals, names of enumerations as text. Raises FieldsRefused (a ValueError), which names
-        every field that breaks a rule."""
+        """A query of these fields, as the API takes them: amounts as decimal strings, integers
+        or Decimals, names of enumerations as text. Raises FieldsRefused (a ValueError), which
+        names every field that breaks a rule."""
         try:
             return cls.model_validate_json(json.dumps(fields, default=str))
         except ValidationError as error:

@@ -34,8 +34,8 @@ Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class TableColumn(WireModel):
-    """A column of a table and its public domain: `codes`, texts, or `edges`, rising numbers; bins
-    are half-open [edge, next edge), and after a last null the last one has no end."""
+    """A column of a table and its public domain: `codes`, texts, or `edges`, ascending numbers.
+    Bins are half-open [edge, next edge); if the last edge is null, the last bin has no end."""
 
     name: Label
     codes: Annotated[tuple[Label, ...], _MOST_ITEMS] | None = None
@@ -81,8 +81,11 @@ class TableColumn(WireModel):
         return tuple(f"[{low}, {high})" for low, high in pairwise(texts))
 
     def places(self, values: NDArray[np.float64], codes: Sequence[str] | None) -> Ints:
-        """The category of each value (n,), OUTSIDE for none. `codes`: of a column of texts, whose
-        values are places in it; None for numbers. A column of the other kind is outside."""
+        """The category of each value (n,), OUTSIDE for none.
+
+        `codes`: for a column of texts, to which the values are indices; None for numbers. A
+        column of the other kind is outside.
+        """
         if (codes is None) != (self.codes is None):
             return np.full(values.shape, OUTSIDE, np.int64)
         if self.codes is not None:
@@ -100,8 +103,8 @@ Columns = Annotated[tuple[TableColumn, ...], Field(max_length=MOST_COLUMNS)]
 
 
 def named_columns(value: Any) -> Any:
-    """Columns as people write them, `{"sex": ["f", "m"], "age": [0, 18, 65, null]}`, as the fields
-    of `TableColumn`; whatever else it is stays as it is, for the model to check."""
+    """The short form of columns, `{"sex": ["f", "m"], "age": [0, 18, 65, null]}`, as the fields
+    of `TableColumn`; anything else is returned unchanged, for the model to check."""
     if isinstance(value, Mapping):
         return tuple(_named(name, domain) for name, domain in value.items())
     return _tuples(value)
@@ -120,7 +123,7 @@ def _named(name: str, domain: Any) -> dict[str, Any]:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as tuples: what a validator returns is no JSON any more, and the model is strict."""
+    """Lists as tuples: the model is strict, and what a validator returns is no longer JSON."""
     if isinstance(value, list):
         return tuple(map(_tuples, value))
     if isinstance(value, Mapping):
@@ -134,8 +137,8 @@ def cells(columns: Sequence[TableColumn]) -> int:
 
 
 def cells_of(columns: Sequence[TableColumn], places: Sequence[Ints]) -> Ints:
-    """The cell of each record (n,), OUTSIDE where it has no category in some column; `places`: one
-    array (n,) for each column, as `TableColumn.places` gives them."""
+    """The cell of each record (n,), OUTSIDE if it has no category in some column; `places`: one
+    array (n,) for each column, as `TableColumn.places` returns them."""
     cells = np.zeros(places[0].shape, np.int64)
     outside = np.zeros(places[0].shape, np.bool_)
     for column, place in zip(columns, places, strict=True):
@@ -146,8 +149,8 @@ def cells_of(columns: Sequence[TableColumn], places: Sequence[Ints]) -> Ints:
 
 
 class TableFigure(NamedTuple):
-    """A cell or a margin: the category of each column, None where it adds over all of them; the sum
-    of the released cells; how many cells that are."""
+    """A cell or a margin: the category of each column, None if it adds over all of them; the sum
+    of the released cells; how many cells it adds."""
 
     labels: tuple[str | None, ...]
     value: Fraction
@@ -157,7 +160,8 @@ class TableFigure(NamedTuple):
 def table_figures(
     columns: Sequence[TableColumn], values: Sequence[Fraction]
 ) -> Iterator[TableFigure]:
-    """All cells and margins of released cells (row-major), margins after what they add."""
+    """All cells and margins of released cells (row-major); a margin comes after the figures that
+    it adds."""
     shape = tuple(len(column.categories) for column in columns)
     exact = np.array(values, dtype=object).reshape(shape)
     for axis in range(len(shape)):  # each axis gets its total as one place more
@@ -172,7 +176,7 @@ def table_figures(
 
 
 def margin_sizes(columns: Sequence[TableColumn]) -> tuple[int, ...]:
-    """How many cells the margins add, each number once, rising; the first is 1, a cell."""
+    """The distinct numbers of cells that figures add, ascending; the first is 1, a cell."""
     choices = ((1, len(column.categories)) for column in columns)
     return tuple(sorted({math.prod(sizes) for sizes in product(*choices)}))
 

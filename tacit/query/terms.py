@@ -72,7 +72,7 @@ class Layer(StrEnum):
 
 
 class Noise(StrEnum):
-    """The law of the noise of a distributed query; what a query without it has is `LAPLACE`."""
+    """The law of the noise of a distributed query; a query that does not state it has `LAPLACE`."""
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
@@ -90,14 +90,15 @@ class Stance(StrEnum):
 
 
 class Validity(StrEnum):
-    """What ensures that a contribution lies in its declared range: its curator, or a proof."""
+    """What ensures that a contribution lies in its declared range: the curator's own honesty, or
+    a proof."""
 
     DECLARED = "declared"
     PROVED = "proved"
 
 
 class Completeness(StrEnum):
-    """What a round releases, besides its function, on how complete the readings were."""
+    """What a round releases, in addition to its function, about how complete the readings were."""
 
     CURATORS = "curators"
 
@@ -108,7 +109,7 @@ class PrivacyUnit(StrEnum):
 
 
 class Coordinates(StrEnum):
-    """How a reading becomes a vector: by the slot of the window it falls in, or as sent."""
+    """How a reading becomes a vector: by the slot of the window into which it falls, or as sent."""
 
     SLOTS = "slots"
     VALUES = "values"

@@ -35,8 +35,8 @@ class PlaceIndex:
         self._places = {item: place for place, item in enumerate(universe)}
 
     def of(self, items: Sequence[str]) -> NDArray[np.int32]:
-        """The place of each item: of itself, or of the interval that a reading falls into (from its
-        start, before its end); -1 for none."""
+        """The index of each item: its own, or that of the interval that contains a reading (from
+        its start, before its end); -1 for none."""
         result = np.array([self._places.get(item, -1) for item in items], np.int32)
         for number in np.flatnonzero(result < 0).tolist():
             result[number] = self._interval_of(items[number])

@@ -65,7 +65,7 @@ def _known(universe: Sequence[str] | None) -> Sequence[str]:
 
 
 class _Places(dict[Id, int], Generic[Id]):
-    """The place of each id. Closed: another one raises KeyError; open: it gets the next place."""
+    """The index of each id. Closed: an unknown id raises KeyError; open: it gets the next index."""
 
     def __init__(self, known: Sequence[Id], *, closed: bool) -> None:
         super().__init__({item: place for place, item in enumerate(known)})
@@ -103,10 +103,9 @@ class _Growing:
 
 
 def read_text(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transactions:
-    """A record a line, items separated by blanks; an empty line is an empty record.
-
-    Raises MalformedRow for what is not UTF-8 and for a line over 1 MiB, UnknownItem, TooManyRows.
-    """
+    """A record per line, items separated by blanks; an empty line is an empty record. Raises
+    MalformedRow for bytes that are not UTF-8 and for a line over 1 MiB, UnknownItem,
+    TooManyRows."""
     return read_lines(without_mark(stream), universe)
 
 
@@ -130,7 +129,7 @@ def read_lines(stream: BinaryIO, universe: Sequence[str] | None = None) -> Trans
 
 
 def _column(lines: Places, item: int) -> int:
-    """Which of its line's items an item is, from 1; lines: that of each item, rising."""
+    """The number of each item in its line, from 1; lines: the line of each item, ascending."""
     return 1 + item - int(np.searchsorted(lines, lines[item]))
 
 
@@ -275,19 +274,21 @@ Change = Callable[[bytes, int], bytes]
 
 
 def read_text_sequences(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
-    """A sequence a line, items separated by blanks. An empty line is an empty sequence, the end of
-    the file is not. There are no comments: an item may begin with any character.
+    """A sequence per line, items separated by blanks. An empty line is an empty sequence, except at
+    the end of the file.
 
-    Raises MalformedRow for what is not UTF-8 and for a line over 1 MiB, UnknownItem, TooManyRows.
+    There are no comments: an item may begin with any character. Raises MalformedRow for bytes
+    that are not UTF-8 and for a line over 1 MiB, UnknownItem, TooManyRows.
     """
     return _sequences(read_text(stream, universe))
 
 
 def read_spmf(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
-    """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are not
-    allowed. Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
+    """A sequence per line, `-1` after each item and `-2` at the end; sets of several items are not
+    allowed.
 
-    Raises as `read_text`, and MalformedRow for a line without these marks.
+    Lines that begin with `#`, `%` or `@` are comments, unless they have these marks. Raises as
+    `read_text`, and MalformedRow for a line without these marks.
     """
     return _read(_Plain(without_mark(stream), _SPMF_COMMENTS, _of_spmf), universe)
 
@@ -326,10 +327,11 @@ def read_ndjson_sequences(stream: BinaryIO, universe: Sequence[str] | None = Non
 
 
 class _Plain(io.RawIOBase):
-    """The stream as text of items only; `row_of` finds the line of the file for a line of it.
+    """The stream as text of items only; `row_of` gives the line of the file from which one of its
+    lines comes.
 
-    before: lines of the file that were read already. `refused`: the error that was found here, its
-    row that of the file.
+    before: lines of the file that were read already. `refused`: the error found here, with its
+    line in the file.
     """
 
     def __init__(
@@ -439,8 +441,8 @@ def microseconds(instant: datetime) -> int:
 
 
 def split(content: bytes) -> tuple[bytes, Ints | None]:
-    """The lists of a file, a line each, and the time of each record in microseconds since 1970;
-    None for a file of lists alone. Raises MalformedRow, which names the line; TooManyRows."""
+    """The lists of a file, one per line, and the time of each record in microseconds since 1970;
+    None for a file of lists only. Raises MalformedRow, which names the line; TooManyRows."""
     if not content.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{"):
         return content, None
     lines: list[str] = []

@@ -120,10 +120,10 @@ class Sequences:
         return cls(tuple(universe), items, np.concatenate(([0], np.cumsum(lengths))))
 
     def over(self, universe: Sequence[str]) -> Sequences:
-        """The same sequences with places in another universe; readings are in intervals there.
+        """The same sequences with indices in another universe; readings are mapped to intervals.
 
-        Raises UnknownItem for an item that occurs and is not in it; its row is the number of the
-        sequence and its column the number of the item in it, from 1.
+        Raises UnknownItem for an item that occurs and is not in that universe; its row is the
+        number of the sequence and its column the number of the item in it, from 1.
         """
         if tuple(universe) == self.universe:
             return self

@@ -71,8 +71,11 @@ def number_problem(value: float) -> str | None:
 
 
 def exact_number(text: str) -> Decimal | None:
-    """The number that a text writes, exactly; None where it writes none. ASCII digits with a sign,
-    a point and an exponent, no more: no hexadecimals, no underscores, no names such as nan."""
+    """The exact number that a text represents; None if it is not a number.
+
+    ASCII digits with a sign, a point and an exponent; no hexadecimals, underscores, or names
+    such as nan.
+    """
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
@@ -80,18 +83,18 @@ _WRITTEN: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?")
 
 
 def cell_value(text: str) -> int | float | str:
-    """A cell of a table that the product wrote: a number where it is written as one. `007`, `nan`
-    and `1_000` are names."""
+    """A cell of a table that the product wrote: a number if the text is the one that a number is
+    written as. `007`, `nan` and `1_000` are names."""
     if _WRITTEN.fullmatch(text) is None:
         return text
     return float(text) if {".", "e", "E"} & set(text) else int(text)
 
 
 def number(text: str) -> float:
-    """The number that a text writes, as a float; blanks around it do not count.
+    """The number that a text represents, as a float; surrounding blanks are ignored.
 
-    Raises ValueError with the reason, also for one that is not taken (`number_problem`) and for one
-    so small that a float of it is 0.
+    Raises ValueError with the reason, also for a number that is refused (`number_problem`) and
+    for one so small that its float is 0.
     """
     text = text.strip(" \t")
     if not _NUMBER.fullmatch(text):
@@ -103,15 +106,14 @@ def number(text: str) -> float:
 
 
 def nonzero(text: str) -> float:
-    """0.0 for a text that writes 0. Raises ValueError for a number that a float would make 0."""
+    """0.0 for a text that represents 0. Raises ValueError for a number whose float would be 0."""
     if text.lower().partition("e")[0].strip("+-.0"):
         raise ValueError(_SIZES)
     return 0.0
 
 
 def json_float(text: str) -> float:
-    """For `json.loads(parse_float=...)`: raises ValueError for a number that a float would make
-    0."""
+    """For `json.loads(parse_float=...)`: raises ValueError for a number whose float would be 0."""
     value = float(text)
     return value if value else nonzero(text)
 
@@ -150,10 +152,8 @@ class _After(io.RawIOBase):
 
 
 def text_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, counted from 1, without their ends and without a byte-order mark.
-
-    Raises MalformedRow for a line over 1 MiB and for one that is not UTF-8.
-    """
+    """Lines with their numbers, counted from 1, without line ends and without a byte-order mark.
+    Raises MalformedRow for a line over 1 MiB and for one that is not UTF-8."""
     row = 0
     stream = without_mark(stream)
     while line := stream.readline(MAX_LINE_BYTES + 2):
@@ -188,8 +188,8 @@ _QUOTED: Final = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"')
 class Lot:
     """Some records in the order of the file.
 
-    `records[i]` without its line break, which begins at line `lines[i]` of the file, counted from
-    1; `faults`: (line, reason) of what is no record.
+    `records[i]`, without its line break, begins at line `lines[i]` of the file, counted from 1;
+    `faults`: (line, reason) of text that is no record.
     """
 
     records: list[bytes] = field(default_factory=list)
@@ -200,9 +200,8 @@ class Lot:
 class Records:
     """Cuts a file that arrives in pieces into records.
 
-    `line`: the number of the first line that it is fed. `most`: bytes of a record. Raises
-    MalformedRow, with its line, for a longer one: its quotes may not be closed, and what follows
-    would be a guess.
+    `line`: the number of its first line. `most`: bytes of a record. Raises MalformedRow, with
+    its line, for a longer one: its quotes may not be closed, and the rest would be a guess.
     """
 
     def __init__(self, delimiter: str = ",", most: int = MAX_LINE_BYTES, line: int = 1) -> None:
@@ -216,8 +215,11 @@ class Records:
         self._begun = line > 1
 
     def feed(self, data: bytes) -> Lot:
-        """The records that are whole by now. What waits is searched again only when it has doubled,
-        so that a record that comes in many pieces costs linear time."""
+        """The records that are complete by now.
+
+        The rest is searched again only when it has doubled, so that a record that arrives in
+        many pieces takes linear time.
+        """
         self._rest += data
         if len(self._rest) < max(3, 2 * self._tried):
             return Lot()
@@ -275,8 +277,8 @@ class Records:
                 lot.lines.append(number)
 
     def _quoted(self, text: bytes, at: int, lot: Lot, *, last: bool) -> int:
-        """Take one record with quotes that begins at `at`; where the next one begins, or `at` where
-        more of the file is needed."""
+        """Take one record with quotes that begins at `at`. Returns where the next one begins, or
+        `at` if more of the file is needed."""
         cell = self._cells.match(text, at)
         assert cell is not None  # it may be empty
         stop = cell.end()
@@ -343,10 +345,8 @@ def lots(stream: BinaryIO, delimiter: str = ",", most: int = MAX_LINE_BYTES) -> 
 
 
 def rows(stream: BinaryIO, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of each record of a stream; an empty line is a row of one empty cell.
-
-    Raises MalformedRow for what is no record and for what is not UTF-8.
-    """
+    """(line, cells) of each record of a stream; an empty line is a row of one empty cell. Raises
+    MalformedRow for text that is no record or not UTF-8."""
     between = delimiter.encode()
     for lot in lots(stream, delimiter):
         fault = lot.faults[0] if lot.faults else None
@@ -362,8 +362,8 @@ def rows(stream: BinaryIO, delimiter: str = ",") -> Iterator[tuple[int, list[str
 
 
 def distinct(names: Sequence[str], line: int = 1) -> tuple[str, ...]:
-    """The names of columns. Raises MalformedRow where two columns have one: which of them is meant
-    would be a guess. Columns without a name are not addressed."""
+    """The names of columns. Raises MalformedRow if two columns have the same name, as the choice
+    between them would be a guess. Columns without a name cannot be addressed."""
     earlier_names: set[str] = set()
     for place, name in enumerate(names, 1):
         if name in earlier_names:
@@ -374,9 +374,9 @@ def distinct(names: Sequence[str], line: int = 1) -> tuple[str, ...]:
 
 
 def first_line(cells: Sequence[str]) -> Literal["names", "values", "either"]:
-    """What the first line of a file holds whose first column is an id and whose others are numbers:
-    the names of the columns, or a row already, which must not be lost; `either` where a guess could
-    be wrong."""
+    """What the first line of a file is whose first column is an id and whose others are numbers:
+    the names of the columns, or already a row, which must not be lost; `either` if both are
+    possible."""
     if cells and cells[0].strip().lower() in _NAMES_OF_AN_ID:
         return "names"
     parsed = [exact_number(text) for cell in cells[1:] if (text := cell.strip())]
@@ -406,8 +406,8 @@ def line_of(cells: Iterable[object]) -> str:
 
 
 def listed(ids: Iterable[str]) -> str:
-    """A list of ids in one cell: between blanks, as in CSV with a blank for its delimiter, so that
-    an id with a blank in it is in quotes."""
+    """A list of ids in one cell, separated by blanks, as in CSV with a blank as its delimiter,
+    so that an id with a blank is in quotes."""
     return " ".join(_quoted(name, _TO_QUOTE_IN_A_LIST) for name in ids)
 
 

@@ -99,8 +99,8 @@ def error_statement(query: Query, participants: int) -> dict[str, Any]:
 def _margins(
     query: Query, columns: Sequence[TableColumn], participants: int
 ) -> Iterator[dict[str, Any]]:
-    """How far noise moves the sum of so many cells: in 95 of 100 cases that sum by itself, and in
-    95 of 100 cases every cell and margin at once, by the union bound."""
+    """How far noise moves sums of this many cells: in 95 of 100 cases that sum by itself, and in
+    95 of 100 cases every cell and margin at the same time, by the union bound."""
     draws, worth = all_draws(query, participants, 0), parts(query)[0].value
     together = 1 - float(1 - LEVEL) / figure_count(columns)
     for count in margin_sizes(columns):
@@ -146,7 +146,7 @@ def _noise(part: Mapping[str, Any]) -> CountNoise:
 def _rank_sentences(
     query: Query, participants: int, percentiles: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Each percentile's error in rank, and in value where readings are spread evenly."""
+    """Each percentile's error in rank, and in value if readings are spread evenly."""
     assert query.edges is not None
     readings = f"{participants * query.max_readings:,} readings"
     span = query.edges[-1] - query.edges[0]
@@ -162,8 +162,8 @@ def _rank_sentences(
 
 
 def with_intervals(error: Mapping[str, Any], query: Query, counts: Sequence[int]) -> dict[str, Any]:
-    """The error statement of a released histogram: each percentile with the edges `low` and `high`
-    between which it lies in 95 of 100 cases, null where there is no figure."""
+    """The error statement of a released histogram: each percentile with the edges `low` and
+    `high` that contain it in 95 of 100 cases, null if there is no figure."""
     if query.percentiles is None or query.edges is None:
         return dict(error)
     noise = _noise(error["parts"][0])
@@ -178,8 +178,8 @@ def with_intervals(error: Mapping[str, Any], query: Query, counts: Sequence[int]
 def with_averages(
     error: Mapping[str, Any], query: Query, total: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """The error statement of an opened mean or variance: its figures by the released mean and
-    count, in place of those for readings at a bound."""
+    """The error statement of an opened mean or variance: figures from the released mean and
+    count replace those for readings at a bound."""
     released = released_averages(query, error["participants"], total)
     rows = [
         {
@@ -233,9 +233,9 @@ def _rounding(rounding: Rounding) -> dict[str, Any]:
 
 
 def _spread(draws: Layers, worth: Fraction) -> dict[str, Any]:
-    """How far the noise moves one coordinate, in its unit: in 95 of 100 cases at most `half_width`;
-    and the upper half of DOTS equally likely errors, each quantile by its level (the lower half
-    mirrors it)."""
+    """How far the noise moves one coordinate, in its unit: at most `half_width` in 95 of 100
+    cases; and the upper half of DOTS equally likely errors, each quantile by its level (the
+    lower half mirrors it)."""
     middles = [Fraction(2 * k + 1, 2 * DOTS) for k in range(DOTS // 2, DOTS)]
     levels = (LEVEL, *(2 * middle - 1 for middle in middles))
     half_width, *dots = (
@@ -310,7 +310,7 @@ _UNCOUNTED: Final = (
 
 
 def _clamped(query: Query, errors: tuple[PartError, ...]) -> str:
-    """The bounds that hold for readings: the declared ones, rounded outward to whole steps."""
+    """The effective bounds of readings: the declared ones, rounded outward to whole steps."""
     all_bounds = {each.rounding.bounds for each in errors if each.rounding.bounds is not None}
     low, high = min(bounds[0] for bounds in all_bounds), max(bounds[1] for bounds in all_bounds)
     unit = "" if query.unit == "1" else f" {query.unit}"

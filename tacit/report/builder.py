@@ -54,7 +54,7 @@ FOR_SUBMITTER: Final = "Run time, memory and progress are for the submitter."
 
 
 class Figures(TypedDict):
-    """How much a claim or a verified line states: its model, epsilon and delta."""
+    """The figures of a claim or a verified line: its model, epsilon and delta."""
 
     model: Model
     epsilon: str | None
@@ -71,7 +71,7 @@ def pure_dp(epsilon: Fraction | None) -> Figures:
 
 
 def voided_by(*further: str) -> tuple[str, ...]:
-    """What would make the lines of a job with noise false, `further` among it."""
+    """What would make the lines of a job with noise false, including `further`."""
     return (
         "a seed given: the noise can be repeated",
         *further,
@@ -83,7 +83,7 @@ def voided_by(*further: str) -> tuple[str, ...]:
 class ReportBuilder:
     """Makes the report of a job of `algorithm` in a `stance`, and its statements.
 
-    `unit` and `neighbouring`: the relation of two data sets that its figures are for, None where
+    `unit` and `neighbouring`: the relation of two data sets to which its figures apply, None if
     there is none; `library`: the module that computes them.
     """
 
@@ -138,8 +138,8 @@ class ReportBuilder:
     def line(
         self, key: str | None, description: str | None, figures: Figures, **fields: Any
     ) -> VerifiedStatement:
-        """What holds in this relation against who reads the result; `fields`: any others of
-        VerifiedStatement, also in place of the relation's."""
+        """The guarantee in this relation against everyone who reads the result; `fields`: any
+        others of VerifiedStatement, also in place of the relation's."""
         followed = {
             "scenario": "recipient",
             "key": key,
@@ -158,8 +158,8 @@ class ReportBuilder:
         floating: str = FLOATING,
         **fields: Any,
     ) -> VerifiedStatement:
-        """What Laplace noise hides of a `change` (in words), with delta 0; in `paper` no figure,
-        and `floating` is the reason."""
+        """What Laplace noise hides about a `change` (in words), with delta 0; `paper` has no
+        figure, and `floating` is the reason."""
         return self.line(
             key,
             f"{RECIPIENT}; {change}",
@@ -176,8 +176,8 @@ class ReportBuilder:
         why: str = "a removal and an addition",
         **fields: Any,
     ) -> tuple[VerifiedStatement, ...]:
-        """The guarantee where one unit is `added` (in words) or removed, and, at twice epsilon and
-        `why`, where one is `replaced`."""
+        """The guarantee if one unit is `added` (in words) or removed, and, at twice epsilon and
+        `why`, if one is `replaced`."""
         swapped = {**fields, "neighbouring": "replace"}
         return (
             self.laplace_line("a", added, epsilon, **fields),
@@ -191,7 +191,7 @@ class ReportBuilder:
         reserved: Fraction | None = None,
     ) -> Charge:
         """What the data set's ledger is charged for one unit: no figure in `paper`. `reserved`
-        before the run: the same epsilon unless another one is named."""
+        before the run: the same epsilon unless another is given."""
         if self.paper:
             return Charge(ledger="dataset", privacy_unit=self.unit, outside_budget=True)
         return Charge(
@@ -205,8 +205,8 @@ class ReportBuilder:
     def noise(
         self, part: str | None, scale: Fraction | None, law: str = "Laplace", **fields: Any
     ) -> NoiseStatement:
-        """The noise of each number of a part, by one draw of the coordinator; scale None: not known
-        yet."""
+        """The noise of each number of a part, by one draw of the coordinator; scale None: not
+        yet known."""
         followed = {
             "layer": "coordinator",
             "distribution": law if self.paper else f"discrete {law}",
@@ -219,6 +219,7 @@ class ReportBuilder:
         return NoiseStatement.model_validate(followed | fields)
 
     def caveats(self, *further: str, evaluated: bool) -> tuple[str, ...]:
-        """What a reader of the lines has to know, `further` before what an evaluation asks for."""
+        """What a reader of the lines must know; `further` comes before the caveat about an
+        evaluation."""
         stance = (NOT_VERIFIED, OUTSIDE_BUDGET) if self.paper else (ADD_SAMPLER_DELTA,)
         return (ONE_RELEASE, *stance, *further, *((EVALUATED,) if evaluated else ()))

@@ -42,7 +42,7 @@ _HIGH: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
 class NotComparable(Error):
-    """Two results of which neither difference nor ratio means anything; the text says why."""
+    """Two results of which neither difference nor ratio has a meaning; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,14 @@ class Released:
 def compare(
     first: Released, second: Released, *, per_curator: bool = False
 ) -> list[dict[str, Any]]:
-    """A row for each figure that both released: `first`, `second`, the `difference` first - second
-    and the `ratio` first / second, exact, each with `low` and `high`, between which the figure
-    without noise lies in 95 of 100 cases; None where the second is not distinguishable from 0.
+    """A row for each figure that both released, exact.
 
-    `per_curator`: each figure is divided by its number of curators first. Rounding is not in the
-    intervals, as in those of a single result. Raises NotComparable for a mean or a variance (a
-    quotient of noisy parts), for other functions, units or lengths, and where nobody answered.
+    `first`, `second`, the `difference` first - second and the `ratio` first / second, each with
+    `low` and `high`, which contain the figure without noise in 95 of 100 cases; None if the
+    second is not distinguishable from 0. `per_curator`: each figure is first divided by its
+    number of curators. As in a single result, the intervals do not include rounding. Raises
+    NotComparable for a mean or a variance (a quotient of noisy parts), for different functions,
+    units or lengths, and if nobody answered.
     """
     _check(first, second)
     random, rows = PublicRandom(1), []
@@ -173,7 +174,7 @@ def _quantile(noise: Floats) -> float:
 def _ratio_intervals(
     mine: Floats, theirs: Floats, noises: Sequence[Floats], deviations: Sequence[float]
 ) -> tuple[Floats, Floats]:
-    """The least and the largest ratio of each pair of figures; infinite where it is not bounded."""
+    """The least and the largest ratio of each pair of figures; infinite if unbounded."""
     scales = [deviation or 1.0 for deviation in deviations]
     x, y = (noise / scale for noise, scale in zip(noises, scales, strict=True))
     a, b = mine / scales[0], theirs / scales[1]

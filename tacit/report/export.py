@@ -41,10 +41,8 @@ _STATED_FIRST: Final = "e"
 
 @dataclass(frozen=True)
 class Publication:
-    """What a report does not know of its release, and its publisher states.
-
-    `published`: a date, YYYY-MM-DD. `description`, `intended_use`, `region`: free text.
-    """
+    """What the publisher states of a release because its report does not have it. `published`: a
+    date, YYYY-MM-DD. `description`, `intended_use`, `region`: free text."""
 
     name: str
     organisation: str
@@ -105,8 +103,8 @@ def linked_data(report: PrivacyReport, publication: Publication) -> dict[str, An
 
 
 def registry_record(report: PrivacyReport, publication: Publication) -> dict[str, Any]:
-    """A draft record of the registry, as JSON, which is YAML. Of an infinite or absent guarantee it
-    has no parameters and says why."""
+    """A draft record of the registry, as JSON, which is also YAML. For an infinite or absent
+    guarantee it has no parameters and says why."""
     line = _stated(report)
     where = _deployment_model(report)
     return {
@@ -181,7 +179,7 @@ def _neighbours(relation: Neighbouring | None) -> str:
 
 
 def _stated(report: PrivacyReport) -> VerifiedStatement:
-    """What is verified under the query's own assumption; of a job its first line."""
+    """The guarantee verified under the query's own assumption; for a job its first line."""
     first = report.verified[0]
     return next((line for line in report.verified if line.key == _STATED_FIRST), first)
 
@@ -211,7 +209,7 @@ def _claimed(report: PrivacyReport) -> str:
 
 
 def _deployment_model(report: PrivacyReport) -> str:
-    """Central: a service holds the raw data; Local: each noisy report is protected by itself;
+    """Central: a service has the raw data; Local: each noisy report is protected by itself;
     Federated: the parties' noise protects a sum together."""
     if report.subject.kind == "job" and report.subject.dataset is not None:
         return "Central"

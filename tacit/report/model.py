@@ -36,8 +36,8 @@ def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
 def guess(
     points: Iterable[tuple[str | None, str | None]], zcdp: tuple[str, str] | None = None
 ) -> str:
-    """The same as an amount, rounded up to four places; `zcdp`: what holds besides, any releases
-    that are together (rho, delta) of approximate zCDP."""
+    """The same as an amount, rounded up to four places; `zcdp`: a further bound, (rho, delta) of
+    approximate zCDP of all the releases together."""
     return _rounded_up(min(most_right(points), 1.0 if zcdp is None else _zcdp_right(*zcdp)))
 
 
@@ -134,8 +134,8 @@ class CurvePoint(WireModel):
 
 
 class Pooled(WireModel):
-    """Whose knowledge one adversary has, besides the result: `curators` by number, or all but the
-    one that is protected; `aggregators` of `of`."""
+    """Which parties' knowledge one adversary has, in addition to the result: `curators` by
+    number, or all but the protected one; `aggregators` of `of`."""
 
     curators: int | Literal["all-others"]
     aggregators: int
@@ -143,11 +143,12 @@ class Pooled(WireModel):
 
 
 class VerifiedStatement(WireModel):
-    """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
+    """The verified guarantee against one adversary. Model none: no guarantee (epsilon "inf", delta
+    "1").
 
-    `guess` is computed from the figures; a received one is ignored. `clamp_delta`: what
-    clamping the noise of curators adds to delta; above 2^-50 delta has it. `rho`: of Gaussian noise
-    alone, of a deviation of ten ring units or more.
+    `guess` is computed from the figures; a received one is ignored. `clamp_delta`: what clamping
+    the noise of curators adds to delta; delta includes it if it is above 2^-50. `rho`: only for
+    Gaussian noise with a deviation of ten ring units or more.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -213,11 +214,12 @@ class NoiseStatement(WireModel):
 
 
 class Reach(WireModel):
-    """How far a lie reaches: the largest change of one coordinate's total, each way.
+    """How far a lie can move the result: the largest change of one coordinate's total, up and down.
 
-    `coordinate`: against the liar's true value; `from_zero`: against contributing zeros;
-    `all_coordinates`: of a part with several, in L1; `all_coordinates_l2`: in its place where a
-    window is bounded in L2, the root of the sum of squares; `share_of_total`: of what was released.
+    `coordinate`: compared with the liar's true value; `from_zero`: compared with a contribution
+    of zeros; `all_coordinates`: for a part with several, in L1; `all_coordinates_l2`: replaces
+    it if a window is bounded in L2, the root of the sum of squares; `share_of_total`: of the
+    released total.
     """
 
     coordinate: Amount
@@ -228,9 +230,9 @@ class Reach(WireModel):
 
 
 class InfluenceStatement(WireModel):
-    """What a liar can do to a part of the result, in `unit`: a lone curator, a host by each of its
-    parts (its curators in one segment of roster numbers), and by all of them the `host` that
-    reaches furthest, with `host_parts` of these numbers of curators."""
+    """What a liar can do to a part of the result, in `unit`: a lone curator; a host by each of
+    its parts (its curators in one segment of roster numbers); and by all its parts the `host`
+    with the largest reach, whose `host_parts` have these numbers of curators."""
 
     part: str
     unit: str
@@ -241,12 +243,13 @@ class InfluenceStatement(WireModel):
 
 
 class ValidityStatement(WireModel):
-    """What is known of contributions that lie: nothing (`declared`), or their bounds (`proved`).
+    """What is known about contributions that lie: nothing (`declared`), or their bounds (`proved`).
 
-    `segment`: roster numbers of a host's part. `false_acceptance`: the probability that an invalid
-    contribution is counted, per try; `honest_refusal`: that an honest one is not; both with every
-    aggregator honest. `noise_tail`: how much total variation the clamping of curators' noise costs.
-    `refused`: curators of the round whose contributions the proof refused.
+    `segment`: roster numbers of a host's part. `false_acceptance`: the probability that an
+    invalid contribution is counted, per try; `honest_refusal`: that an honest one is not; both
+    with every aggregator honest. `noise_tail`: how much total variation the clamping of
+    curators' noise costs. `refused`: curators of the round whose contributions the proof
+    refused.
     """
 
     kind: Literal["declared", "proved"]

@@ -69,8 +69,8 @@ def query_report(
 ) -> PrivacyReport:
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
-    `operators` names who runs each aggregator, `urls` are their addresses; `sampler_self_test` is
-    the outcome of the check of the samplers at start; `hosts` and `refused`: see
+    `operators` names who runs each aggregator, `urls` are their addresses; `sampler_self_test`
+    is the outcome of the check of the samplers at start; `hosts` and `refused`: see
     `validity_statement`; `aggregators`: of the round's descriptor; further `caveats` are added
     unchanged.
     """
@@ -94,7 +94,8 @@ def query_report(
 def _kept_report(
     text: str, participants: int | None, operators: tuple[str, ...] | None
 ) -> PrivacyReport:
-    """What reports of equal queries have in common, by the text under which figures are kept."""
+    """The common part of the reports of equal queries, cached by the text on which the figures
+    depend."""
     query = Query.model_validate_json(text)
     lines = verified_lines(query, participants, operators)
     sampler = _sampler_delta(query, participants, lines)
@@ -144,7 +145,8 @@ _GAUSSIAN_METHOD: Final = (
 def verified_statements(
     query: Query, *, operators: Sequence[str] | None = None
 ) -> tuple[VerifiedStatement, ...]:
-    """The rows a to e of a query's report: the guarantees with every manifest that it allows."""
+    """The rows a to e of a query's report: guarantees that hold for every manifest that it
+    allows."""
     return tuple(_statement(query, line) for line in verified_lines(query, None, operators))
 
 
@@ -271,7 +273,7 @@ def _noise(query: Query, participants: int | None) -> tuple[NoiseStatement, ...]
 
 
 def _scales(plan: NoisePlan) -> tuple[Fraction, ...]:
-    """The scale of each part's noise; of Gaussian noise the deviation, rounded down."""
+    """The scale of each part's noise; for Gaussian noise the deviation, rounded down."""
     if isinstance(plan, LaplacePlan):
         return plan.scales
     return tuple(
@@ -288,7 +290,7 @@ def _distribution(plan: NoisePlan) -> str:
 def _sampler_delta(
     query: Query, participants: int | None, lines: tuple[VerifiedLine, ...]
 ) -> str | None:
-    """What imperfect draws add to every delta; None where no epsilon is stated."""
+    """What imperfect draws add to every delta; None if no epsilon is stated."""
     finite = [line.epsilon for line in lines if line.epsilon is not None]
     if not finite:
         return None

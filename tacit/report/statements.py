@@ -40,7 +40,7 @@ def is_loopback(url: str) -> bool:
 
 
 def one_machine(urls: Sequence[str]) -> str | None:
-    """The warning where several aggregators run on one machine, by their addresses; else None."""
+    """The warning if several aggregators run on one machine, by their addresses; else None."""
     hosts = ["localhost" if is_loopback(url) else urlsplit(url).hostname or url for url in urls]
     most = max(Counter(hosts).values(), default=0)
     if most < 2:
@@ -59,8 +59,8 @@ def one_machine(urls: Sequence[str]) -> str | None:
 def operators_statements(
     operators: Sequence[str] | None, urls: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """What a report assumes about them. operators: of each aggregator, None where they are not
-    known; urls: addresses of the aggregators, where these are known."""
+    """What a report assumes about operators. operators: of each aggregator, None if unknown;
+    urls: addresses of the aggregators, if known."""
     warning = one_machine(urls)
     if operators is None:
         declared = "The aggregators are run by different operators (not checked here)."
@@ -242,8 +242,8 @@ def assumptions(
 
 
 def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str:
-    """Until when a recording of a round can be opened, by the keys that its `aggregators` have in
-    its descriptor; none of them before a round is opened. Spec: keys, section 2."""
+    """Until when a recording of a round can be decrypted, by the keys that its `aggregators`
+    have in its descriptor; empty before a round is opened. Spec: keys, section 2."""
     needed = (
         f"{openers(query)} of the aggregators' keys"
         if query.sharing is Sharing.SHAMIR
@@ -341,7 +341,7 @@ def without_noise(query: Query) -> Iterator[str]:
 
 
 def beside_exact_sums(report: PrivacyReport, sums: int) -> PrivacyReport:
-    """The report of a round over readings of which sums without noise were released, too."""
+    """The report of a round over readings of which sums without noise were released as well."""
     if not sums:
         return report
     one = "A sum without noise was" if sums == 1 else f"{sums} sums without noise were"

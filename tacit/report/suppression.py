@@ -43,9 +43,11 @@ class TooManyFigures(Invalid):
 
 
 def suppressed(values: Ints, relations: Any, least: int) -> Bits:
-    """Which of n figures are not published, (n,). `values` (n,): true counts; `relations` (m, n):
-    a matrix, dense or sparse, with relations @ values = 0; `least`: at least 2. Raises
-    TooManyFigures; MissingExtra without scipy."""
+    """Which of n figures are not published, (n,).
+
+    `values` (n,): true counts; `relations` (m, n): a matrix, dense or sparse, with relations @
+    values = 0; `least`: at least 2. Raises TooManyFigures; MissingExtra without scipy.
+    """
     if values.size > MOST_FIGURES:
         raise TooManyFigures
     primary = (values > 0) & (values < least)
@@ -64,8 +66,8 @@ def suppressed(values: Ints, relations: Any, least: int) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class _Programme:
-    """Changes of figures that keep all relations: variables up (n,) and down (n,), none negative,
-    a change is up - down. `weight`: what it costs to change a figure by 1 that is published."""
+    """Changes of figures that keep all relations: variables up (n,) and down (n,), both
+    non-negative; a change is up - down. `weight`: the cost of changing a published figure by 1."""
 
     values: Ints
     relations: Any
@@ -114,8 +116,9 @@ class _Programme:
 
 
 def table_relations(shape: Sequence[int]) -> Any:
-    """The relations (m, n) of the figures of a table, in the order of `table_figures`: along every
-    axis the categories add up to their margin. `shape`: categories of each column."""
+    """The relations (m, n) of the figures of a table, in the order of `table_figures`: along
+    every axis the categories add up to their margin. `shape`: the number of categories of each
+    column."""
     from scipy.sparse import csr_array
 
     full = tuple(size + 1 for size in shape)

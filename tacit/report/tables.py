@@ -21,9 +21,9 @@ SUPPRESSED: Final = "x"
 
 @dataclass(frozen=True)
 class CellFigure:
-    """A cell, or a margin: `labels` has a category of each column, None where it adds over all.
-    `half_width`: how far noise moves it in 95 of 100 cases, by itself; None where none is known.
-    `value`: None where it is suppressed."""
+    """A cell, or a margin: `labels` has a category of each column, None if it adds over all.
+    `half_width`: how far noise moves it in 95 of 100 cases, by itself; None if unknown. `value`:
+    None if it is suppressed."""
 
     labels: tuple[str | None, ...]
     value: Fraction | None
@@ -62,7 +62,8 @@ class Grid:
 
 
 def grid(columns: Sequence[TableColumn], figures: Sequence[CellFigure]) -> Grid:
-    """Cells and margins, as `cell_figures` orders them, in lines of the last column."""
+    """Cells and margins, in the order of `cell_figures`, with one line for all categories of the
+    last column."""
     *before, last = columns
     across = [*last.categories, TOTAL]
     if not before:  # a single column stands upright: labels are often long
@@ -77,7 +78,7 @@ def grid(columns: Sequence[TableColumn], figures: Sequence[CellFigure]) -> Grid:
 
 
 def text_lines(shown: Grid) -> list[str]:
-    """A grid as aligned text; a figure that cannot be told from 0 stands in brackets."""
+    """A grid as aligned text; a figure that is not distinguishable from 0 is in brackets."""
     lines = [list(shown.heads)]
     lines += [[*labels, *map(_cell_text, figures)] for labels, figures in shown.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -32,9 +32,9 @@ _OPEN_BRACKET: Final = re.compile(r"\s*\([^()]*$")
 
 @dataclass(frozen=True)
 class Row:
-    """What holds against one group of people. `epsilon`, `delta`: None where nothing is stated;
-    `guess`: right guesses of 100 at most; `unit`: what is protected; `why`: the row's
-    own reason."""
+    """The guarantee against one group of people. `epsilon`, `delta`: None if not stated;
+    `guess`: the most right guesses of 100; `unit`: what is protected; `why`: the reason for this
+    row."""
 
     key: str
     epsilon: str | None
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Brief:
-    """The rows of a report, and what it says is not protected, public and assumed."""
+    """The rows of a report, and its statements on what is not protected, public and assumed."""
 
     stance: str
     rows: tuple[Row, ...]
@@ -92,8 +92,8 @@ def brief(report: Json) -> Brief:
 
 
 def brief_text(brief: Brief, *, full: bool = False, width: int = WIDTH) -> str:
-    """A brief as text: a table, and under each title the first clause of every statement; `full`:
-    the statements whole."""
+    """A brief as text: a table, and under each title the first clause of every statement;
+    `full`: the whole statements."""
     table = [HEADS, *(row.cells for row in brief.rows)]
     widths = [max(len(cells[place]) for cells in table) for place in range(len(HEADS) - 1)]
     indent = sum(widths) + 2 * len(widths)
@@ -230,8 +230,8 @@ def plain_words(report: PrivacyReport) -> str:
 
 
 def forecast_of_a_job(error: Json | None) -> list[str]:
-    """Whether the result of a job will be useful, weak or noise, and what the run takes. `error`:
-    that of its report; empty where the algorithm has no forecast."""
+    """Whether the result of a job will be useful, weak or noise, and the resources of the run.
+    `error`: of its report; empty if the algorithm has no forecast."""
     error = error or {}
     other, work = error.get("of_the_other_method") or {}, error.get("work")
     sentences = [f"The result {_worth(error['verdict'])}."] if "verdict" in error else []
@@ -253,8 +253,8 @@ def _worth(verdict: str) -> str:
 
 
 def price_in_rho(report: Json) -> str | None:
-    """What a round costs under the query's own assumption, in rho and in epsilon at its delta; None
-    where its noise is not Gaussian."""
+    """What a round costs under the query's own assumption, in rho and in epsilon at its delta;
+    None if its noise is not Gaussian."""
     line = next((line for line in report["verified"] if line.get("key") == "e"), None)
     if line is None or not line.get("rho"):
         return None

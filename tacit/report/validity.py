@@ -50,10 +50,10 @@ _HUNDRED: Final = 100
 def validity_statement(
     query: Query, hosts: Iterable[Sequence[int]] = (), refused: int | None = None
 ) -> ValidityStatement:
-    """The statement on lies of a query, or of a round of it.
+    """The statement about lies for a query, or for a round of it.
 
-    `hosts`: how many curators are in each part of each host, as far as hosts are known. `refused`:
-    how many curators of the round were excluded because the proof refused their contributions.
+    `hosts`: how many curators are in each part of each host, for known hosts. `refused`: how
+    many curators of the round were excluded because the proof refused their contributions.
     """
     if query.validity is not Validity.PROVED:
         return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
@@ -88,8 +88,9 @@ def validity_statement(
 
 
 def _largest(hosts: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The hosts of which no other has as many parts, each as large: one of these reaches furthest,
-    as the reach of a part grows with its curators. Largest first, the parts of each as well."""
+    """The hosts that no other host exceeds in both the number and the size of parts: one of
+    these has the largest reach, as the reach of a part grows with its curators. Largest first,
+    the parts of each as well."""
     all_sizes: list[tuple[int, ...]] = []
     ordered = {tuple(sorted(sizes, reverse=True)) for sizes in hosts}
     for sizes in sorted(ordered, key=lambda group: (sum(group), len(group)), reverse=True):
@@ -112,8 +113,8 @@ def _furthest(hosts: Sequence[tuple[tuple[int, ...], Reach]]) -> dict[str, Any]:
 def with_shares(
     statement: ValidityStatement, query: Query, total: NDArray[np.int64]
 ) -> ValidityStatement:
-    """Each influence also as a share of the released `total`, (d,) ring units: it is public, so
-    this costs nothing. Parts of several coordinates have no share."""
+    """Each influence also as a share of the released `total`, (d,) ring units. The total is
+    public, so this costs nothing. Parts of several coordinates have no share."""
     if statement.kind != "proved":
         return statement
     shared, place = [], 0
@@ -147,7 +148,7 @@ def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) ->
 
 
 def caveats(query: Query) -> tuple[str, ...]:
-    """What a reader has to know of what is proved, and of what that rests on."""
+    """What a reader must know about what is proved, and about the assumptions of the proof."""
     if query.validity is not Validity.PROVED:
         return (NOT_PROVED,)
     return PROVED, EVERY_AGGREGATOR

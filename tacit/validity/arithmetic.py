@@ -48,10 +48,10 @@ def xof_rows(tag: bytes, seeds: Rows, binders: Rows) -> Rows:
 
 
 def expand(hash_rows: HashRows, field: Field, rows: Rows, count: int) -> Elements:
-    """`count` uniform elements (limbs, count, B) from each row, words >= p passed over.
+    """`count` uniform elements (limbs, count, B) from each row; words >= p are skipped.
 
-    A word is passed over with probability 2^-32 (Field64) or 2^-59 (Field128); the rows in which
-    that happens are drawn once more, longer.
+    A word is skipped with probability 2^-32 (Field64) or 2^-59 (Field128); rows in which that
+    happens are drawn once more, longer.
     """
     elements, valid = field.decode(hash_rows(rows, count * field.element_bytes))
     for place in np.flatnonzero(~valid):

@@ -80,7 +80,7 @@ class ParallelSum(Gadget):
 
 
 class Circuit(ABC):
-    """Calls of one gadget, linear outputs that have to vanish, and the part that is summed."""
+    """Calls of one gadget, linear outputs that must be 0, and the part that is summed."""
 
     field: Field
 
@@ -122,7 +122,7 @@ class Circuit(ABC):
     def check_values(
         self, measurement: Elements, gadget_outputs: Elements, shares: int
     ) -> Elements:
-        """The outputs that have to be 0, (limbs, checks, B); gadget_outputs (limbs, calls, B)."""
+        """The outputs that must be 0, (limbs, checks, B); gadget_outputs (limbs, calls, B)."""
 
     @abstractmethod
     def outputs(self, measurement: Elements) -> Elements:

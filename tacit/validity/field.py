@@ -150,10 +150,11 @@ class Field(ABC):
         return np.array(table.transpose(2, 1, 0), np.uint64, order="C")
 
     def decode(self, rows: Rows) -> tuple[Elements, Mask]:
-        """Elements (limbs, n, B) of bytes (B, n element_bytes), and which rows (B,) hold only such.
+        """Elements (limbs, n, B) of bytes (B, n element_bytes), and which rows (B,) consist of such
+        elements.
 
         A row with a word that is not below the prime is refused, never reduced: its elements are
-        given as 0.
+        returned as 0.
         """
         words = self.words(rows)
         valid = np.asarray(self.below_prime(words).all(axis=0))

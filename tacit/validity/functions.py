@@ -86,10 +86,8 @@ class ReadingBounds:
 
 
 class ProvedFunction(ABC):
-    """What one contribution is proved to be.
-
-    `noise_bounds`: T of each coordinate, or () where curators draw no noise.
-    """
+    """What is proved of one contribution. `noise_bounds`: T of each coordinate, or () if
+    curators draw no noise."""
 
     arithmetic: Arithmetic
     noise_bounds: tuple[int, ...]
@@ -110,7 +108,7 @@ class ProvedFunction(ABC):
     @property
     @abstractmethod
     def influence_from_zero(self) -> tuple[int, ...]:
-        """The same against a sender that takes part with zeros: the largest |output|."""
+        """As `influence`, compared with a sender that contributes zeros: the largest |output|."""
 
     @abstractmethod
     def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
@@ -383,7 +381,8 @@ class ProvedVector(ProvedFunction):
 
     @property
     def norm_influence(self) -> tuple[int, ...]:
-        """By how much it can move each block's total, in the norm of the block's bound, rounded up.
+        """By how much one contribution can move each block's total, in the norm of the block's
+        bound, rounded up.
 
         In L2 two vectors without negative entries are at most sqrt(2) times their bound apart.
         """

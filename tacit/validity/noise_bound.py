@@ -28,10 +28,10 @@ _ONE: Final = Decimal(1)
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How much total variation clamping may cost in a round, and over how many draws.
+    """How much total variation clamping can cost in a round, and over how many draws.
 
-    total: tau, in (0, 1). participants: n_max. dimension: coordinates of the query.
-    ValueError: one is out of its range.
+    total: tau, in (0, 1). participants: n_max. dimension: coordinates of the query. ValueError:
+    one is out of its range.
     """
 
     participants: int

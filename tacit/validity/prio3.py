@@ -175,7 +175,8 @@ class Prio3:
         )
 
     def in_field(self, aggregator: int, input_shares: Rows) -> Mask:
-        """Where an input share has its right length and, if explicit, holds field elements only."""
+        """Whether an input share has its right length and, if explicit, consists of field
+        elements."""
         if input_shares.shape[1] != self.input_share_bytes(aggregator):
             return np.zeros(len(input_shares), np.bool_)
         if aggregator > 0:
@@ -195,8 +196,8 @@ class Prio3:
         """One aggregator's verifier shares and output shares of B contributions.
 
         verify_key: 32 bytes, common to the aggregators and unknown to curators until their
-        contributions are fixed. ValueError: a length is wrong, or an explicit share holds a word
-        that is no field element (`in_field` tells beforehand).
+        contributions are fixed. ValueError: a length is wrong, or an explicit share has a word
+        that is no field element (check with `in_field` first).
         """
         if len(verify_key) != SEED_BYTES:
             raise ValueError(f"a verify key has {SEED_BYTES} bytes")
@@ -227,10 +228,10 @@ class Prio3:
         )
 
     def decide(self, context: bytes, verifier_shares: Sequence[Rows]) -> Decision:
-        """What the verifier shares of all aggregators, in their order, say together.
+        """What the verifier shares of all aggregators, in their order, prove together.
 
-        A share that holds a word which is no field element proves nothing. ValueError: they are
-        not one per aggregator, or of a wrong length.
+        A share with a word that is no field element proves nothing. ValueError: there is not one
+        share per aggregator, or one has a wrong length.
         """
         if len(verifier_shares) != self.shares:
             raise ValueError(f"there are verifier shares of {self.shares} aggregators")
@@ -252,7 +253,7 @@ class Prio3:
         return Decision(self._joint_seeds(context, parts), proved)
 
     def outcomes(self, verification: Verification, decision: Decision) -> NDArray[np.uint8]:
-        """What an aggregator decides for itself of B contributions: values of `Outcome`, (B,)."""
+        """An aggregator's own decisions on B contributions: values of `Outcome`, (B,)."""
         agrees = (verification.seeds == decision.messages).all(axis=1)
         verdicts = np.where(agrees, Outcome.ACCEPTED, Outcome.JOINT_RANDOMNESS)
         verdicts = np.where(decision.proved, verdicts, Outcome.PROOF)

@@ -162,10 +162,10 @@ def query(
     joint_randomness: Elements,
     shares: int,
 ) -> tuple[Elements, Mask]:
-    """A share of the verifier (limbs, 2 + arity, B), and where the point is permitted, (B,).
+    """A share of the verifier (limbs, 2 + arity, B), and whether the point is permitted, (B,).
 
-    A point that is a P-th root of unity would show an input: there the verifier is all zero, and
-    the contribution has to be refused whatever the other shares say.
+    A point that is a P-th root of unity would reveal an input: there the verifier is all zero,
+    and the contribution must be refused whatever the other shares say.
     """
     field, points, arity = circuit.field, circuit.points, circuit.gadget.arity
     seeds, values = proof[:, :arity], proof[:, arity:]
@@ -191,7 +191,7 @@ def query(
 
 
 def decide(circuit: Circuit, verifier: Elements) -> Mask:
-    """Where the sum of all verifier shares, (limbs, 2 + arity, B), shows a valid measurement."""
+    """Whether the sum of all verifier shares, (limbs, 2 + arity, B), proves a valid measurement."""
     field = circuit.field
     gadget = circuit.gadget.evaluate(field, verifier[:, np.newaxis, 1:-1])[:, 0]
     correct = (gadget == verifier[:, -1]).all(axis=0)

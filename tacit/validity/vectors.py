@@ -131,7 +131,8 @@ class Histogram(BitVector):
         return measurement
 
     def encode(self, buckets: NDArray[np.int64]) -> Elements:
-        """The measurement (limbs, length, B) of buckets (B,). ValueError: there is none such."""
+        """The measurement (limbs, length, B) of buckets (B,). ValueError: a bucket does not
+        exist."""
         if ((buckets < 0) | (buckets >= self.length)).any():
             raise ValueError("a value lies outside of the range that its circuit proves")
         return self.field.small(np.arange(self.length)[:, np.newaxis] == buckets)
@@ -270,7 +271,7 @@ class BoundedVector(BitVector):
         return np.stack(checks, axis=1)
 
     def outputs(self, measurement: Elements) -> Elements:
-        """Of a signed L2 block the entries' integers, which are above the entries by its offset."""
+        """For a signed L2 block the entries' integers, which exceed the entries by its offset."""
         field, outputs_of_blocks, start = self.field, [], 0
         for block in self.blocks:
             parts = self._block_parts(measurement, block, start)
@@ -389,8 +390,8 @@ def _entries(field: Field, bits: Elements, entry: BoundedInteger) -> Elements:
 
 
 def _squares(block: Block, entries: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.object_]:
-    """The sum of squares (B,) of entries (B, n) in the block's range; Python's integers where 63
-    bits could be passed."""
+    """The sum of squares (B,) of entries (B, n) in the block's range; in Python's integers if 63
+    bits could overflow."""
     if block.length * block.top**2 >= 1 << 63:
         wide = entries.astype(object)
         return np.asarray((wide * wide).sum(axis=1), dtype=object)

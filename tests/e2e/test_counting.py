@@ -68,8 +68,8 @@ def visits(number: int) -> list[list[str]]:
 OF_THE_MOMENT = re.compile(
     r"_(seconds|created)|^(process|python)_|_request|_store_|_responses|_free_ratio$|_up{"
 )
-"""Metrics of how long something took, of the disk, of who answered when asked last, and of how often who polls asked and what that
-read."""
+"""Metrics of durations, of the disk, of which aggregators answered the last check, and of polls and
+what they read."""
 ALL = [each for number in range(12) for each in visits(number)]
 
 

@@ -109,7 +109,7 @@ def require_secret(expected: str, secret: object) -> None:
 
 
 class Failures:
-    """Failed sign-ins by address, of the last minute; in memory of this process alone."""
+    """Failed sign-ins of the last minute, by address; in the memory of this process only."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -207,13 +207,14 @@ class Sessions:
         self._idle = timedelta(seconds=idle_s)
 
     async def begin(self, token: str) -> str:
-        """A new session of a token: what the cookie holds. Raises NotAccepted, ForAMachine."""
+        """Begin a session of a token; returns the value of the cookie. Raises NotAccepted,
+        ForAMachine."""
         if not token or len(token) > MAX_CHARACTERS:
             raise NotAccepted
         return await self._begin(hash_token(token))
 
     async def begin_by_code(self, code: str) -> str:
-        """The same of a one-time code, which is spent with that. Raises as `begin`."""
+        """Begin a session by a one-time code, which is then spent. Raises as `begin`."""
         codes = self._tables.codes
         async with self._database.begin() as transaction:
             spent = await transaction.execute(

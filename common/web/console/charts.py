@@ -34,15 +34,15 @@ _STEPS: Final = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Dot:
-    """One equally likely place: its value, and whether it lies in the shaded interval."""
+    """One equally likely position: its value, and whether it lies in the shaded interval."""
 
     value: float
     inside: bool
 
 
 def places(centre: float, upper: Sequence[float], half_width: float) -> tuple[Dot, ...]:
-    """The places of a true value around a released one, from the upper half of the error's
-    quantiles, which mirror; rising."""
+    """The likely positions of a true value around a released one, from the upper half of the
+    error's quantiles, which mirror; ascending."""
     errors = sorted([*(-error for error in upper), *upper])
     return tuple(Dot(centre + error, abs(error) <= half_width) for error in errors)
 
@@ -50,7 +50,7 @@ def places(centre: float, upper: Sequence[float], half_width: float) -> tuple[Do
 def dots(
     centre: float, upper: Sequence[float], half_width: float, *, unit: str, sentence: str
 ) -> Markup:
-    """Forty equally likely places of the true value, stacked where they fall together."""
+    """Forty equally likely positions of the true value, stacked if they coincide."""
     dot_places = places(centre, upper, half_width)
     return _both("dots", sentence, lambda width: _dots(dot_places, centre, half_width, unit, width))
 
@@ -100,7 +100,8 @@ def _columns(dots_placed: Sequence[Dot], scale: _Scale, radius: float) -> list[i
 def bars(
     values: Sequence[float], half_widths: Sequence[float], *, labels: Sequence[str], sentence: str
 ) -> Markup:
-    """A bar for each value, with a whisker for its error; at most as many as can be told apart."""
+    """A bar for each value, with a whisker for its error; at most as many as can be
+    distinguished."""
     shown = list(zip(values, half_widths, strict=True))[:_MOST_COLUMNS]
     return _both("bars", sentence, lambda width: _bars(shown, labels, width))
 
@@ -225,7 +226,8 @@ class _Scale:
 
     @classmethod
     def around(cls, values: Sequence[float], width: float) -> _Scale:
-        """Around these values; a width that digits cannot tell from none is made one."""
+        """The range around these values; if it is too narrow for distinct numbers, its width
+        becomes one."""
         low, high = min(values), max(values)
         largest = max(abs(low), abs(high), 1e-100)
         if high - low <= largest * 1e-9:
@@ -290,8 +292,8 @@ Course = Sequence[tuple[datetime, float]]
 def burn_down(
     spent: Course, coming: Course, *, most: float, ends: datetime, used_up: bool, sentence: str
 ) -> Markup:
-    """What was left of a limit of `most` until now, the last instant of `spent`, and what will be:
-    solid, then dashed until `ends`, or where nothing is left (`used_up`)."""
+    """What was left of a limit of `most` until now, the last instant of `spent`, and what will
+    be: solid, then dashed until `ends`, or until nothing is left (`used_up`)."""
     return _both(
         "burn-down",
         sentence,
@@ -393,7 +395,7 @@ _LAST: Final = 1 << 62
 
 @dataclass(frozen=True)
 class Rung:
-    """One group. `hundred`: cases of 100 in which it guesses right at most; `protected`: whether
+    """One group. `hundred`: the largest number of right guesses among 100; `protected`: whether
     any bound holds; `promised`: whether the query promises protection down to here."""
 
     line: VerifiedStatement
@@ -407,10 +409,10 @@ class Rung:
 def ladder(verified: Sequence[VerifiedStatement], participants: int | None) -> tuple[Rung, ...]:
     """The rungs of the lines of a round or query, the smallest group first.
 
-    `participants`: the curators of a round; None before there are any. The line that the query
-    promises is a rung of its own only where no larger group is held to the same figures: else the
-    promise reaches down to that one. A query that promises nothing has no such rung. Lines without
-    a group, as jobs have them, make none.
+    `participants`: the curators of a round; None before there are any. The promised line is a
+    rung of its own only if no larger group has the same figures: otherwise the promise reaches
+    down to that group. A query that promises nothing has no such rung. Lines without a group, as
+    jobs have them, make none.
     """
     lines = [line for line in verified if line.pooled is not None]
     promised = next((line for line in lines if line.key == Scenario.ASSUMED.value), None)
@@ -477,7 +479,8 @@ def _order(line: VerifiedStatement) -> tuple[int, int]:
 
 
 def _sentence(pooled: Pooled, before: Pooled | None, participants: int | None) -> str:
-    """Who they are; of the same curators as the rung before only what comes to it."""
+    """The members of a group; if it has the same curators as the rung before, only the
+    additions."""
     curators = aggregators = ""
     if pooled.curators == "all-others":
         curators = "all other curators" if participants is None else _others(participants - 1)

@@ -90,7 +90,7 @@ def figure(value: object) -> str:
 
 
 def place_of(half_width: str) -> int:
-    """The decimal place to which a half-width of two significant digits goes: -1 for tenths."""
+    """The decimal place of the second significant digit of a half-width: -1 for tenths."""
     width = Decimal(half_width)
     if not width.is_finite() or width <= 0:
         return 0
@@ -105,8 +105,9 @@ def rounded(value: str, place: int) -> str:
 
 
 def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
-    """(value, half-width): the half-width to two significant digits, the value to the same place;
-    a value without noise, and so with a half-width of 0 or none, as it is, and None."""
+    """(value, half-width): the half-width to two significant digits, the value to the same
+    place. A value without noise, whose half-width is 0 or missing, is unchanged, and its
+    half-width None."""
     if half_width is None or not Decimal(half_width):
         return grouped(value), None
     place = place_of(half_width)

@@ -57,7 +57,7 @@ class ProviderRefused(Unauthenticated):
 
 
 class StatementRefused(Unauthenticated):
-    """What the provider says is not signed by it, or not for this service and sign-in."""
+    """The provider's statement is not signed by it, or not for this service and sign-in."""
 
     name = "statement_refused"
     title = "The identity provider's answer cannot be accepted; the log has the reason"
@@ -75,8 +75,8 @@ SIGN_IN_FAILED: Final = (ProviderAway, ProviderRefused, StatementRefused, NoRole
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to sign in, known by a secret that only its browser has. What goes through
-    addresses is derived from it, so that nothing is stored until the browser is back."""
+    """One attempt to sign in, identified by a secret that only its browser has. Everything in
+    addresses is derived from it, so that nothing is stored until the browser returns."""
 
     secret: str
 
@@ -107,7 +107,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Person:
-    """A person as the provider knows them; `subject`: its stable name of the person."""
+    """A person as the provider knows them; `subject`: its permanent name of the person."""
 
     subject: str
     role: Scope | None
@@ -154,8 +154,7 @@ class IdentityProvider:
         )
 
     async def sign_out_address(self) -> str | None:
-        """Where a browser is sent to sign out there, if the provider has such a page. Raises
-        ProviderAway."""
+        """The provider's sign-out page for the browser, if it has one. Raises ProviderAway."""
         endpoints = await self._endpoints()
         if endpoints.end_session is None:
             return None
@@ -166,8 +165,8 @@ class IdentityProvider:
         return _with_query(endpoints.end_session, query)
 
     async def person(self, code: str, attempt: Attempt) -> Person:
-        """The person who signed in, by the code that the browser brought back. Raises
-        ProviderAway, ProviderRefused, StatementRefused."""
+        """The person who signed in, by the code that the browser brought. Raises ProviderAway,
+        ProviderRefused, StatementRefused."""
         endpoints = await self._endpoints()
         token = await self._redeem(endpoints, code, attempt)
         keys = await self._object(endpoints.keys)
@@ -264,8 +263,8 @@ class IdentityProvider:
     async def _object(
         self, address: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """The JSON object at an address. Raises ProviderAway; ProviderRefused of a request with a
-        body that is answered with 400 to 499."""
+        """The JSON object at an address. Raises ProviderAway; ProviderRefused if a request with
+        a body is answered with 400 to 499."""
         sent = {
             "User-Agent": "tacit",
             "Accept": "application/json",
@@ -293,7 +292,8 @@ class IdentityProvider:
 
 
 def _public_keys(document: Mapping[str, Any]) -> KeySet:
-    """Keys with which it may sign. Raises JoseError, ValueError, TypeError, KeyError."""
+    """The keys that the provider can sign with. Raises JoseError, ValueError, TypeError,
+    KeyError."""
     listed = document["keys"]
     usable = [
         key for key in listed if key.get("kty") in ("RSA", "EC", "OKP") and key.get("use") != "enc"

@@ -91,8 +91,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class About:
-    """Whose console it is; `fingerprint` of the service's identity, in hex. A service that serves
-    no deployment of its own has an empty `deployment`, and any name of its own in hex instead."""
+    """Which service a console belongs to; `fingerprint` of the service's identity, in hex. A
+    service without a deployment of its own has an empty `deployment`, and any name of its own in
+    hex instead."""
 
     service: str
     deployment: str
@@ -104,8 +105,8 @@ COMPILED: Final = Path(__file__).with_name("__pycache__")
 
 
 class _Compiled(FileSystemBytecodeCache):
-    """Compiled templates, kept beside the modules as Python keeps those; where nothing can be
-    written there, they are compiled by each process that shows them."""
+    """Compiled templates, stored beside the modules as Python stores those; if nothing can be
+    written there, each process that shows them compiles them."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):
@@ -142,9 +143,11 @@ class Pages:
         self._templates.filters.update(utc=_utc)
 
     def compile_between_requests(self) -> None:
-        """Begin to compile the templates, one at a time, so that few visitors wait for it. In the
-        thread of the event loop: while two threads parse or import, Python 3.11 fails at times
-        (gh-106905)."""
+        """Begin to compile the templates, one at a time, so that few visitors wait for it.
+
+        In the thread of the event loop: Python 3.11 sometimes fails while two threads parse or
+        import (gh-106905).
+        """
         loop, steps = asyncio.get_running_loop(), self.compiling()
 
         def step() -> None:
@@ -154,8 +157,8 @@ class Pages:
         loop.call_soon(step)
 
     def compiling(self) -> Iterator[str]:
-        """Compile the templates that were changed since this was last done; yields the name of
-        each template after it was looked at."""
+        """Compile the templates that changed since the last time; yields the name of each
+        template after checking it."""
         for name in self._templates.list_templates(["html"]):
             assert self._templates.loader is not None
             source, file, _ = self._templates.loader.get_source(self._templates, name)
@@ -205,7 +208,7 @@ class Pages:
         changes: Notice | None = None,
     ) -> Response:
         """A part of a page once it differs from what the browser has, or 304 after `wait_s`;
-        `values` are read at each change of which there is notice, and every `look_s`."""
+        `values` are read at each notified change, and every `look_s`."""
 
         async def look() -> tuple[Response, bool]:
             body = bytes(self.show(request, template, visitor, **await values()).body)
@@ -226,13 +229,14 @@ class Pages:
 
 
 def _utc(at: datetime | str, seconds: bool = False) -> str:
-    """An instant in UTC as people write it; the browser puts it into its own zone."""
+    """An instant in UTC as people write it; the browser converts it to its own zone."""
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
     return f"{instant.day} {instant:%b %Y, %H:%M}{f':{instant:%S}' if seconds else ''}"
 
 
 class ConsoleRoute(APIRoute):
-    """A route whose errors are pages; who is not signed in is led to the sign-in."""
+    """A route whose errors are pages; a visitor who is not signed in is redirected to the
+    sign-in."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         inner = super().get_route_handler()
@@ -284,7 +288,7 @@ async def current_visitor(request: Request) -> Visitor | None:
 
 
 def person(*scopes: Scope) -> Callable[[Request], Coroutine[Any, Any, Visitor]]:
-    """A dependency: a visitor with one of the scopes; without it the page is not there."""
+    """A dependency: a visitor with one of the scopes; for anyone else the page does not exist."""
 
     async def find(request: Request) -> Visitor:
         visitor = await current_visitor(request)
@@ -312,8 +316,8 @@ _FORMULA: Final = ("=", "+", "@", "\t", "\r")
 
 def csv_file(name: str, rows: Sequence[Mapping[str, Any]]) -> Response:
     """A download of records as CSV (RFC 4180): a column for every field that any of them has, a
-    nested field as `window.start`, a list as JSON. A text that a spreadsheet would run as a formula
-    gets an apostrophe before it."""
+    nested field as `window.start`, a list as JSON. A text that a spreadsheet would run as a
+    formula is preceded by an apostrophe."""
     flat = [dict(_flat(row)) for row in rows]
     text = io.StringIO()
     table = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)))

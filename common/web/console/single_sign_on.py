@@ -129,7 +129,7 @@ async def _begin(
 
 
 def _begun(request: Request, pages: Pages) -> tuple[Attempt, str]:
-    """The attempt that this browser began, and the page that was asked for. Raises NotBegunHere
+    """The attempt that this browser began, and the page that it requested. Raises NotBegunHere
     unless the address is the answer to it."""
     secret, _, packed = request.cookies.get(_cookie(pages), "").partition(".")
     attempt = Attempt(secret)

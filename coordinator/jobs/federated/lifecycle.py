@@ -53,8 +53,8 @@ def debited(job_id: str, terms: JobTerms, round_id: str) -> Draft:
 
 
 async def settle(conduct: Conduct, job_id: str) -> None:
-    """Write that a job that was debited once asks no more, once: all curators whose pieces were
-    accepted in a round that was released. A ledger that is broken keeps no job from its end."""
+    """Record, once, that a job that was debited once asks nothing more: all curators whose
+    pieces were accepted in a released round. A broken ledger does not prevent a job's end."""
     try:
         await _settle(conduct, job_id)
     except LedgerBroken as error:
@@ -84,8 +84,8 @@ async def _settle(conduct: Conduct, job_id: str) -> None:
 async def cohort(
     conduct: Conduct, transaction: Transaction, steps: Sequence[StepRow]
 ) -> Bits | None:
-    """Who has a job's one debit and was counted: the curators in any aggregator's set of the first
-    round that was released, by roster number; None before."""
+    """The curators that have a job's one debit and were counted: those in any aggregator's set
+    of the first released round, by roster number; None before that round."""
     return next(iter(await _accepted(conduct, transaction, steps)), None)
 
 
@@ -102,7 +102,7 @@ async def _accepted(
 
 
 async def events_of(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
-    """The kind of each event of a job so far, and what is shown of it: how many curators, not
+    """The kind and the public content of each event of a job so far: how many curators, not
     which."""
     steps = await store.steps_of_job(transaction, job_id)
     return [(event.kind.value, _shown(event)) for event in await _of_steps(transaction, steps)]

@@ -76,7 +76,7 @@ def step_of_sum(
     scope: PrivacyScope,
     aborted: tuple[AbortedAttempt, ...] = (),
 ) -> tuple[FederatedStep, Query]:
-    """A step and its query; aborted: the attempts before. Raises Invalid with pointers into
+    """A step and its query; aborted: the earlier attempts. Raises Invalid with pointers into
     `/federation`."""
     federation = plan.federation
     step = FederatedStep(
@@ -143,10 +143,10 @@ def one_debit(
     query: Query,
     operators: Sequence[str] | None,
 ) -> Fraction | None:
-    """What a job spends that is debited once; None where each of its rounds is debited.
+    """What a job that is debited once spends; None if each of its rounds is debited.
 
-    It needs records that stay the same for the whole job and all count, and rounds that hold a
-    whole draw of noise which the colluders do not know. Spec: federated-counting, section 6.
+    It requires that records do not change during the job and all count, and that every round has
+    a whole draw of noise that the colluders do not know. Spec: federated-counting, section 6.
     """
     scope = rounds.scope(params)
     if rounds.budget is None or not (scope.every_record and federation.of_table):
@@ -169,8 +169,8 @@ def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:
 
 
 def noise_share(query: Query, scope: PrivacyScope) -> Fraction:
-    """The largest noise of a released sum, in units of one full discrete Laplace that hides as many
-    vectors as the scope names."""
+    """The largest noise of a released sum, in units of one full discrete Laplace that protects
+    as many vectors as the scope names."""
     share = Fraction(0)
     assumed = query.collusion
     if query.layer in (Layer.AGGREGATOR, Layer.BOTH):
@@ -282,7 +282,7 @@ class FederatedAsking:
         return local(report, plan.job, descriptor=digest), signed.model_dump_json()
 
     async def add(self, transaction: Transaction, asking: Asked) -> JobRow:
-        """Begin, in the caller's transaction: from then on curators may see the job."""
+        """Begin, in the caller's transaction: curators can see the job from then on."""
         now, request = self._conduct.clock.now(), asking.request
         assert request.federation is not None
         row = JobRow(

@@ -53,8 +53,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Silent:
-    """The context of an aggregation: it draws no noise, which is in the reports. It ends when
-    `ended` is set."""
+    """The context of an aggregation that draws no noise, as the reports have it already. It ends
+    when `ended` is set."""
 
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -147,7 +147,7 @@ class Collection:
             await store.forget_reports(transaction, job.id)
 
     def keep_only(self, running: Iterable[str]) -> None:
-        """End the aggregations of all other jobs: another replica has ended those."""
+        """End the aggregations of all other jobs, which another replica has ended."""
         for job_id in set(self._work) - set(running):
             self._end(job_id)
 

@@ -116,7 +116,7 @@ def first_state(matter: Matter) -> Any:
 
 
 def next_sums(matter: Matter, state: Any) -> Sequence[RecordSum]:
-    """The next queries, whose rounds are open at the same time; none at the end."""
+    """The next queries, whose rounds are open at the same time; empty at the end."""
     rounds = matter.rounds
     if rounds.next_sums is not None:
         return rounds.next_sums(state)
@@ -228,7 +228,7 @@ class Rounds:
     # --- asking ----------------------------------------------------------------------------------
 
     async def _attempts(self, matter: Matter, row: StepRow) -> tuple[AbortedAttempt, ...] | None:
-        """The attempts of a step whose newest round was aborted; None if it is not asked again."""
+        """The attempts of a step whose newest round was aborted; None if it is not repeated."""
         before = FederatedStep.model_validate_json(row.document).aborted or ()
         if matter.plan.terms is None or len(before) + 1 >= MOST_ATTEMPTS:
             return None
@@ -247,8 +247,8 @@ class Rounds:
     async def _ask(
         self, job: JobRow, matter: Matter, steps: Sequence[StepRow], due: Sequence[Asking]
     ) -> None:
-        """Open the rounds of the steps after these: all of them, their steps and queries are
-        stored together. Only who has a job's one debit is invited once its first round is over."""
+        """Open the rounds of the following steps: they, their steps and queries are stored
+        together. Once a job's first round is over, only curators with its one debit are invited."""
         conduct = self._conduct
         if not steps:
             matter = await self._with_terms(job, matter, due[0].asked)

@@ -425,10 +425,8 @@ class JobContext:
 
 
 class BlockContext:
-    """The context of a block on another worker: the same streams; its blocks are not distributed.
-
-    The attempt itself reports progress, and ends its blocks.
-    """
+    """The context of a block on another worker: the same streams; its blocks are not
+    distributed. Only the attempt itself reports progress and ends its blocks."""
 
     def __init__(self, url: str, attempt: str, session: str) -> None:
         self._streams = Streams(Link(url, attempt, session))

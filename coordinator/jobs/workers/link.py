@@ -198,7 +198,7 @@ def unpack(archive: zipfile.ZipFile) -> Packed:
 
 
 def text(value: Any) -> bytes:
-    """JSON as it is stored: indented, numpy's numbers and arrays as plain ones."""
+    """JSON as it is stored: indented, with numpy's numbers and arrays as plain ones."""
     return json.dumps(value, indent=1, allow_nan=False, default=_plain).encode() + b"\n"
 
 

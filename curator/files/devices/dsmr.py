@@ -107,13 +107,15 @@ def _together(texts: list[bytes]) -> list[int]:
 
 
 def _as_sent(text: bytes) -> bytes:
-    """With the line breaks of the standard, which a program that stored it may have changed."""
+    """The text with the line breaks of the standard, which a program that stored it may have
+    changed."""
     return text if b"\r" in text else text.replace(b"\n", b"\r\n")
 
 
 @dataclass(frozen=True)
 class Telegram:
-    """Its first line, its text from the slash to the exclamation mark, and the sum behind it."""
+    """Its first line, its text from the slash to the exclamation mark, and the checksum after
+    it."""
 
     line: int
     text: bytes
@@ -309,7 +311,7 @@ def _moment(digits: bytes, season: bytes, zone: ZoneInfo | None) -> int:
 
 
 def _identifier(text: bytes) -> str:
-    """An equipment identifier: hexadecimal digits of its characters, or these themselves."""
+    """An equipment identifier: either its characters or their hexadecimal digits."""
     match = _ID.fullmatch(text)
     if match is None:
         return ""

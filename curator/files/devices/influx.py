@@ -88,7 +88,8 @@ class InfluxReader(LineReader):
             self.found.add(series, number, moment, number_text[1] or number_text[2])
 
     def _of(self, key: bytes) -> Series | str | None:
-        """The series of a name with its tags; why there is none; or None where it is not wanted."""
+        """The series of a name with its tags; the reason why there is none; or None if it is not
+        wanted."""
         if len(self._keys) > 200_000:
             self._keys.clear()
         name, *tags = (part for part in _COMMAS.findall(key))

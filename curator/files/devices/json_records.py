@@ -24,8 +24,8 @@ _NEXT: Final = re.compile(r"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 
 
 class JsonRecords:
-    """Reads one text. `within`: names of the objects in which arrays stand; without them the text
-    is one array. `line`: that of the newest record. Raises BadImport for a damaged text."""
+    """Reads one text. `within`: names of the objects that contain arrays; without them the text
+    is one array. `line`: of the newest record. Raises BadImport for a damaged text."""
 
     def __init__(self, within: tuple[str, ...] = ()) -> None:
         self._within = within

@@ -91,7 +91,7 @@ class SenmlReader:
 
 
 class _CborRecords:
-    """Reads an array, element by element. Raises BadImport for what is none or is damaged."""
+    """Reads an array, element by element. Raises BadImport for a damaged array or anything else."""
 
     def __init__(self) -> None:
         self._rest = b""

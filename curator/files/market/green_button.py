@@ -138,14 +138,14 @@ def _no_doctype(*_: object) -> None:
 
 @lru_cache(maxsize=1000)
 def _local(name: str) -> str:
-    """The name of an element of Atom or ESPI without its namespace; of others nothing."""
+    """The name of an element of Atom or ESPI without its namespace; empty for other elements."""
     space, _, local = name.rpartition(" ")
     return local if space in (ATOM, ESPI) else ""
 
 
 class _Handler:
-    """What the parser finds. Text is asked for only where it is wanted, and readings, of which
-    there are many, have handlers of their own."""
+    """The parser's callbacks. Text is requested only where it is needed, and readings, of which
+    there are many, have callbacks of their own."""
 
     def __init__(self, parser: XMLParserType) -> None:
         self.found = Feed()
@@ -349,7 +349,8 @@ class _Unsuited(Exception):
 
 
 def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
-    """The readings of a feed by usage point; and faults with the readings that each costs."""
+    """The readings of a feed by usage point; and faults with the number of readings that each
+    costs."""
     faults = [(fault, 1) for fault in feed.faults]
     by_self = {entry.self: entry for entry in feed.entries if entry.self}
     types = [entry for entry in feed.entries if entry.resource == "ReadingType"]
@@ -431,7 +432,8 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
 
 
 def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:
-    """energy_import, power_export, gas ...: the names that readings have elsewhere."""
+    """energy_import, power_export, gas ...: the register names that readings have in other
+    formats."""
     service = point.fields.get("kind", "") if point is not None else ""
     medium = COMMODITY.get(fields.get("commodity", "")) or SERVICE.get(service)
     if UNITS[unit].base == "m3":
@@ -526,8 +528,11 @@ class FeedImport(FileImport):
         self._waiting.add(booking, times[good], number, values[good])
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
-        """By the table, by the parameter, by its own name, or the only one hosted. Where there is a
-        table, one that it may have meant to name is never that of the only one hosted."""
+        """The curator by the table, by the parameter, by its own name, or the only one hosted.
+
+        If there is a table, a usage point that one of its entries may mean is never assigned to
+        the only curator.
+        """
         names = _names(point)
         listed = next(
             (self._map.usage_points[n] for n in names if n in self._map.usage_points), None

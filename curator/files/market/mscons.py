@@ -85,7 +85,8 @@ class MsconsReader:
         self.found.lines = self._line
 
     def _plain_intervals(self, at: int) -> int:
-        """Quantities with their intervals, written as nearly all are; where they end."""
+        """Quantities with their intervals in the most frequent notation; returns where these
+        end."""
         text = self._rest
         while found := self._plain.match(text, at):
             self._missing()

@@ -57,7 +57,8 @@ _DATE: Final = re.compile(r"\d{8}")
 
 
 class NemMap(FeedMap):
-    """Whose NMIs the file has (`usage_points`: NMI to curator), and which qualities are taken."""
+    """Which curator each NMI belongs to (`usage_points`: NMI to curator), and which qualities
+    are accepted."""
 
     accept: Annotated[str, Field(max_length=200)] = TAKEN
 
@@ -81,8 +82,8 @@ class Stream:
 
 @dataclass
 class NemDay:
-    """A 300 record: its line, where its day begins (microseconds since 1970), the cells of its
-    values, and the quality of each interval, None where no record gives it."""
+    """A 300 record: its line, the start of its day (microseconds since 1970), the cells of its
+    values, and the quality of each interval, None if no record states it."""
 
     line: int
     begin: int
@@ -101,7 +102,7 @@ class NemFile:
 
 
 class NemReader:
-    """Reads records one after the other. Raises BadImport for a file that is none or damaged."""
+    """Reads records one after the other. Raises BadImport for a damaged file or another format."""
 
     def __init__(self) -> None:
         self.found = NemFile()

@@ -107,7 +107,7 @@ class Nem13Reader(LineReader):
             self.found.add(series, line, time, total.encode())
 
     def _misfit(self, line: int, cells: list[str]) -> None:
-        """Report the first cell for which the readings of a record cannot be taken."""
+        """Report the first cell because of which the readings of a record cannot be used."""
         faults = [
             (not _NMI.fullmatch(cells[1]), 1, "the NMI is not of 10 or 11 signs"),
             (not cells[3], 3, "the register id is missing"),

@@ -33,9 +33,9 @@ MAX_STEP_S: Final = 31 * 86_400
 class ColumnMap(Declared):
     """What the columns of a file mean. Names are those of its header.
 
-    Stamps with an offset and epoch milliseconds are complete; others are local times
-    of `timezone`. `stamp`: which end of its interval a stamp names; a reading is booked where
-    its interval begins, so with `end` the step is taken off, in elapsed time.
+    Stamps with an offset and epoch milliseconds are complete; others are local times of
+    `timezone`. `stamp`: which end of its interval a stamp names. A reading is recorded at the
+    start of its interval, so with `end` the step is subtracted, in elapsed time.
     """
 
     layout: Literal["long", "wide", "day", "pivot"] = "long"
@@ -169,7 +169,8 @@ class ColumnMap(Declared):
 
 
 def numbers_of(cells: Sequence[bytes], mapping: ColumnMap) -> Sequence[bytes]:
-    """Cells with the map's marks as plain decimals; what is none with these marks becomes none."""
+    """Cells with the map's marks as plain decimals; a cell that is no number with these marks
+    becomes none."""
     if mapping.thousands is not None:
         cells = [_ungrouped(cell, mapping.thousands, mapping.decimal) for cell in cells]
     if mapping.decimal == ",":
@@ -213,14 +214,14 @@ _SAFE: Final = float(1 << 50)
 
 @dataclass(frozen=True)
 class Column:
-    """Integers, and what is wrong with the cells that gave none: (position, message)."""
+    """Integers, and what is wrong with the cells that have none: (position, message)."""
 
     values: Ints
     faults: tuple[tuple[int, str], ...]
 
 
 def quantities(cells: Sequence[bytes], unit: str, *, totals: bool = False) -> Column:
-    """Nano-units of the base unit. `totals`: of a counter, which is not below zero."""
+    """Nano-units of the base unit. `totals`: of a counter, which is never negative."""
     fast = _fast_quantities(cells, unit)
     if fast is not None and not (totals and (fast < 0).any()):
         return Column(fast, ())
@@ -290,7 +291,7 @@ def _fast_times(cells: Sequence[bytes]) -> Ints | None:
 
 @dataclass(frozen=True)
 class StampCells:
-    """The cells of one lot of rows; `dates` and `marks` where the map names such columns."""
+    """The cells of some rows; `dates` and `marks` if the map names such columns."""
 
     times: Sequence[bytes]
     dates: Sequence[bytes] | None
@@ -309,7 +310,7 @@ class Stamps:
         self._back = (mapping.step_s or 0) * 10**6 if ends else 0
 
     def moments(self, cells: StampCells, allowed: Times) -> Column:
-        """Microseconds since 1970, and what is wrong with the cells that gave none."""
+        """Microseconds since 1970, and what is wrong with the cells that have no valid time."""
         plain = self._local is None and self._map.time_format is None and cells.dates is None
         if plain and not (self._ends and any(b"24:00" in cell for cell in cells.times)):
             return self._begins(times(cells.times, allowed), allowed)

@@ -130,8 +130,8 @@ class Import(FileImport):
         return self._header
 
     def _before_footer(self, waiting: Sequence[Numbered]) -> int:
-        """How many of the rows stand before the last ones, which are the footer if the file ends
-        here. Empty lines do not count."""
+        """How many rows come before the last ones, which are the footer if the file ends here.
+        Empty lines do not count."""
         left, at = self._map.footer_lines, len(waiting)
         while left and at:
             at -= 1
@@ -211,7 +211,7 @@ class Import(FileImport):
         column: csv_columns.Column,
         moments: Ints,
     ) -> None:
-        """Values of one row (its line, owner and device), which stand at these indexes."""
+        """Add values of one row (its line, owner and device) at these indexes."""
         number, owner, device = row
         good = np.ones(column.values.size, np.bool_)
         for position, message in column.faults:
@@ -369,8 +369,8 @@ class Import(FileImport):
         self._waiting.add(self._booking, moments.values[good], devices[good], values.values[good])
 
     async def _even(self, lines: Sequence[Numbered]) -> bool:
-        """Take rows as `_long` does, by columns, if nothing is wrong with any cell: none has a
-        quote, and curators, numbers and times are known. Else nothing is taken."""
+        """Read rows as `_long` does, but by columns, if no cell is wrong or quoted and all
+        curators, numbers and times are known. Otherwise read nothing."""
         header, delimiter = self._read, self._map.delimiter.encode()
         width, count = len(header.names), len(lines)
         if self._map.accept is not None or len(delimiter) != 1 or not count:
@@ -480,7 +480,8 @@ class Import(FileImport):
         return None if owner is None else (owner, meter or name or "meter")
 
     def _owner(self, name: str, number: int, column: int = 1) -> int | None:
-        """The key of a curator; an unknown or foreign one is reported once per name."""
+        """The key of a curator; an unknown curator, or one of another owner, is reported once
+        per name."""
         wanted = self._map.curator if self._map.layout == "wide" and self._map.curator else name
         try:
             return self._intake.curator_of(wanted or None, self._caller)[0]
@@ -509,8 +510,8 @@ def _name(cell: bytes) -> str | None:
 
 
 def _misfit(columns: int, cells: Sequence[bytes], least: int) -> tuple[int, str] | None:
-    """Where a row has fewer cells than are read, or more than the header: a comma too many would
-    move or cut a value."""
+    """What is wrong with a row of fewer cells than are read, or of more than the header: an
+    extra comma would move or cut a value."""
     if len(cells) < least:
         return len(cells) + 1, "the row is too short"
     extra = cells[columns:]

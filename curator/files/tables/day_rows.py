@@ -43,7 +43,7 @@ DATE_NAMES: Final = frozenset(("date", "day", "datum", "tag", "fecha", "data", "
 
 
 class NoDays(ValueError):
-    """The columns are no day's intervals. `pointer`: the parameter that is concerned."""
+    """The columns are not the intervals of a day. `pointer`: the offending parameter."""
 
     def __init__(self, detail: str, pointer: str = "/columns") -> None:
         super().__init__(detail)
@@ -54,9 +54,9 @@ class NoDays(ValueError):
 class DayColumns:
     """The columns of a day's intervals: `count` from the index `first` on, each of `step_s`.
 
-    `walls`: where each begins by the clock, in seconds after midnight, and which pass of the hour
-    that comes twice it is; None where they are counted. `passes`: 2 where any column is a second
-    pass.
+    `walls`: the start of each by the clock, in seconds after midnight, and whether it is the
+    first or second pass of a repeated hour; None if columns are counted. `passes`: 2 if any
+    column is a second pass.
     """
 
     first: int
@@ -72,11 +72,11 @@ class DayColumns:
 
 @dataclass(frozen=True)
 class DayBegins:
-    """Where the intervals of one date begin: microseconds since 1970 of each column.
+    """The starts of the intervals of one date: microseconds since 1970 of each column.
 
     `absent`: columns that the date does not have, with the reason; a value in one means that the
-    row may not be by the clock. `twice`: columns that mean two intervals. `expected`: of counted
-    columns, how many values the date has.
+    row may not be by the clock. `twice`: columns that mean two intervals. `expected`: for
+    counted columns, how many values the date has.
     """
 
     times: tuple[int, ...]
@@ -118,7 +118,7 @@ def day_columns(
 
 
 def _time_of_day(name: str) -> tuple[int, int | None] | None:
-    """Seconds after midnight that a header names, and those at which a range ends."""
+    """The time that a header names in seconds after midnight, and the end of a range."""
     match = _TIME.fullmatch(name.strip())
     if match is None:
         return None
@@ -216,13 +216,13 @@ def _by_the_clock(
 
 
 def is_date(text: str, name: str = "") -> bool:
-    """Whether a cell looks like a date; eight digits do in a column of such a name."""
+    """Whether a cell looks like a date; eight digits do in a column with a name of dates."""
     compact = name.strip().lower() in DATE_NAMES and _COMPACT.fullmatch(text.strip())
     return bool(compact or _DATE.fullmatch(text.strip()))
 
 
 def date_of(text: str, form: str | None) -> date:
-    """The date of a cell. Raises BadItem for any other text, and for a time that is no midnight."""
+    """The date of a cell. Raises BadItem for any other text, and for a time other than midnight."""
     try:
         # A date of the map's zone: its offset is that of each interval.
         moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007
@@ -267,7 +267,7 @@ def begins(columns: DayColumns, day: date, zone: ZoneInfo, twice: Twice) -> DayB
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:
-    """Where a date begins: also where the clocks skip its midnight, or show it twice."""
+    """The start of a date, also if the clocks skip its midnight, or show it twice."""
     wall = datetime.combine(day, time())
     instants = moments(wall, zone)
     if instants:

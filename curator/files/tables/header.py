@@ -24,11 +24,11 @@ LIKE_DAYS: Final = "this looks like a day a row: give layout day, with the timez
 
 @dataclass(frozen=True)
 class Header:
-    """The names of the columns, and where the map's are.
+    """The names of the columns, and the indexes of the map's columns by meaning (`at`).
 
-    `at`: indexes by meaning. `first`, `last`: of layouts wide and day, the columns of values, half
-    open. `days`: of layout day. `meters`: of layout pivot, their columns. `daily`: whether the
-    columns of layout wide are a day's intervals.
+    `first`, `last`: of layouts wide and day, the columns of values, half open. `days`: of layout
+    day. `meters`: of layout pivot, their columns. `daily`: whether the columns of layout wide
+    are a day's intervals.
     """
 
     line: int
@@ -48,7 +48,7 @@ class Header:
 
 
 def read_header(mapping: ColumnMap, line: int, record: bytes) -> Header:
-    """The header in this line. Raises BadImport where the map does not fit it."""
+    """The header in this line. Raises BadImport if the map does not fit it."""
     names = _names(mapping, line, record)
     many_times = sum(":" in name and names_a_time(name) for name in names) >= MANY_TIMES
     if mapping.layout == "wide":

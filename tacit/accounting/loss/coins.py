@@ -64,12 +64,13 @@ def binomial_masses(parties: int, probability: Fraction, most: int) -> tuple[Dec
 def mixture_delta(pieces: tuple[Piece, ...]) -> Decimal:
     """delta of parts that share their coins: one coin per party covers all parts.
 
-    Exact for one part in one dimension, where the window is short: the mixture itself is
-    convolved, and fact 2 needs no log-concavity. Otherwise by revealing who drew:
-    delta <= sum_pattern Pr(pattern) delta_pattern, each pattern log-concave, the silent one with
-    delta 1; the parts of a pattern by basic composition, 1 - (1-delta_1)(1-delta_2)...
+    Exact for one part in one dimension if the window is short: the mixture itself is convolved, and
+    fact 2 needs no log-concavity. Otherwise by revealing who drew: delta <= sum_pattern Pr(pattern)
+    delta_pattern. Each pattern is log-concave, the pattern without any draw has delta 1, and the
+    parts of a pattern compose to 1 - (1-delta_1)(1-delta_2)...
 
-    ValueError for more than two layers, or for shares: a coin decides on whole draws only.
+    Raises ValueError for more than two layers, and for shares: a coin decides on whole draws
+    only.
     """
     if any(layer.weight != 1 for _, _, draws, _ in pieces for layer in draws):
         raise ValueError("a coin decides on whole draws only")
@@ -123,8 +124,8 @@ def revealed_delta(pieces: tuple[Piece, ...]) -> Decimal:
 def exact_mixture_delta(
     epsilon: Fraction, sensitivity: int, draws: tuple[Draws, ...]
 ) -> Decimal | None:
-    """One dimension, full resolution: the mixture convolved. None where that is too long,
-    and without layers."""
+    """One dimension, full resolution: the mixture convolved. None if it is too long, or without
+    layers."""
     law = _mixture(draws) if draws and epsilon <= LARGEST_EXPONENT else None
     if law is None:
         return None

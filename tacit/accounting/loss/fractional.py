@@ -39,8 +39,8 @@ _MOST_DECIMALS: Final = 25_000
 def polya_law(weight: Fraction, scale: Fraction, reach: int) -> tuple[Decimal, ...]:
     """P(0..W) of a Polya difference by the backward recurrence (fact 8), 50-digit decimals.
 
-    For weights of at least 1 the relative error is below 1e-24. The mass beyond W is taken as 0 in
-    the normalisation: divide by no more than 1 - tail to bound from below.
+    For weights of at least 1 the relative error is below 1e-24. The normalisation takes the mass
+    beyond W as 0; divide by at most 1 - tail to get an upper bound.
     """
     # Methods of the context: an operator would round to the calling thread's own precision.
     add, subtract = PRECISE.add, PRECISE.subtract
@@ -140,7 +140,8 @@ class Share:
         return smooth
 
     def mass(self, w: int) -> tuple[float, float]:
-        """Bounds of log P(w), w >= 0; kept, as searches at several epsilons ask for the same w."""
+        """Bounds of log P(w), w >= 0. Cached, as searches at several epsilons ask for the same
+        w."""
         if w not in self._masses:
             self._masses[w] = self._bracket(w, tail=False)
         return self._masses[w]

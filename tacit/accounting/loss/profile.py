@@ -31,10 +31,10 @@ def pure_epsilon(sensitivity: int, draws: tuple[Draws, ...], dimension: int = 1)
 def delta_at(
     epsilon: Fraction, sensitivity: int, draws: tuple[Draws, ...], dimension: int = 1
 ) -> Certified:
-    """An upper bound of delta at this epsilon for one part of a query.
+    """An upper bound of delta at this epsilon for one part of a query; 1 if nothing is known.
 
-    At most two layers; shares of fractional weight in one scale only (two scales of fractional
-    weight: the better one alone). 1 where nothing is known.
+    At most two layers. Shares of fractional weight are used in one scale only; of two such
+    scales the better one counts.
     """
     if any(layer.probability != 1 for layer in draws if layer.parties):
         return Certified(mixture_delta(((epsilon, sensitivity, draws, dimension),)))

@@ -53,9 +53,10 @@ def segment_size_of(query: Query) -> int:
 
 
 def check_opened(opened: datetime, now: datetime) -> None:
-    """Raise DescriptorRefused for what is opened later than any honest clock says by now.
+    """Raise DescriptorRefused if the round was opened later than any honest clock shows now.
 
-    A party that was restored since would take it for something that it cannot have answered.
+    A party that was restored from a backup would take such a round for one that it cannot have
+    answered before.
     """
     if opened > now + CLOCK_SKEW:
         raise DescriptorRefused("it is opened in the future")
@@ -64,14 +65,14 @@ def check_opened(opened: datetime, now: datetime) -> None:
 def check_descriptor(
     signed: Signed[RoundDescriptor], coordinator_key: bytes, now: datetime
 ) -> RoundDescriptor:
-    """The descriptor, if the coordinator signed it, it is consistent in itself, and opened."""
+    """The descriptor, if the coordinator signed it, it is consistent, and it is open by now."""
     descriptor = check_consistent(signed, coordinator_key)
     check_opened(descriptor.opened, now)
     return descriptor
 
 
 def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) -> RoundDescriptor:
-    """The descriptor, if the coordinator signed it and it is consistent in itself, whenever it was
+    """The descriptor, if the coordinator signed it and it is consistent, at whatever time it was
     opened. Raises DescriptorRefused."""
     try:
         descriptor = verify(DESCRIPTOR_LABEL, signed, coordinator_key)
@@ -98,7 +99,8 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
 
 
 def _check_key(entry: AggregatorEntry, descriptor: RoundDescriptor) -> None:
-    """Raise unless the aggregator signed the key of its entry, for this round if for one only."""
+    """Raise unless the aggregator signed the key of its entry, and for this round if the key
+    serves one round only."""
     seal = verify(SEAL_KEY_LABEL, entry.seal_key, entry.identity_key)
     if seal.round not in (None, descriptor.round):
         raise DescriptorRefused(f"the seal key of {entry.id} is for another round")
@@ -107,8 +109,8 @@ def _check_key(entry: AggregatorEntry, descriptor: RoundDescriptor) -> None:
 
 
 def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, Pin], now: datetime) -> None:
-    """Every aggregator's identity is the one whose fingerprint came with the join token, or follows
-    from it.
+    """Check that every aggregator's identity is the one whose fingerprint came with the join token,
+    or follows from it.
 
     Otherwise a coordinator could supply its own keys for all aggregators and read everything.
     Raises what `Pin.check_key` raises.
@@ -142,10 +144,11 @@ def manifest_of(
     accepted: Sequence[Signed[AcceptedSet]],
     salt: bytes,
 ) -> Manifest:
-    """The one manifest that these signed sets and the salt give; every aggregator recomputes it.
+    """The one manifest that follows from these signed sets and the salt; every aggregator
+    recomputes it.
 
-    Raises TooFewParticipants, or ManifestRefused for sets of another round, bad signatures, or a
-    quorum or noise contributions below what the query needs.
+    Raises TooFewParticipants, or ManifestRefused for sets of another round, invalid signatures,
+    or a quorum or noise contributions below what the query needs.
     """
     query = descriptor.query
     if is_proved(query):
@@ -160,7 +163,7 @@ def manifest_of(
 def whole_manifest(
     descriptor: RoundDescriptor, members: bytes, contributions: tuple[int, ...], salt: bytes
 ) -> Manifest:
-    """The manifest where every aggregator holds exactly these. Raises as `manifest_of`."""
+    """The manifest if every aggregator has accepted exactly these. Raises as `manifest_of`."""
     quorum = tuple(range(len(descriptor.aggregators)))
     return _manifest(descriptor, quorum, members, contributions, salt)
 
@@ -231,8 +234,8 @@ def check_count(query: Query, count: int) -> None:
 
 
 def members_hash(salt: bytes, members: bytes, parts: tuple[ProvedPart, ...] | None = None) -> bytes:
-    """What a transcript shows of who took part: the bitmap, and the parts of a proved round, salted
-    and hashed."""
+    """What a transcript shows of the participants: the bitmap, and the parts of a proved round,
+    salted and hashed."""
     fields = [_MEMBERS, salt, members]
     if parts is not None:
         fields.append(parts_text(parts))
@@ -253,10 +256,10 @@ def manifest_hash_of(
     contributions: Sequence[int],
     members: bytes,
 ) -> bytes:
-    """What every commitment of a round binds; `members` is their hash.
+    """The hash that every commitment of a round binds; `members` is the participants' hash. Spec:
+    keys, section 6.1.
 
-    Spec: keys, section 6.1. A verifier computes it from what a transcript says, so that nothing of
-    it can be changed afterwards.
+    A verifier computes it from a transcript, so that no field of it can be changed afterwards.
     """
     fields = (
         round_id.encode(),

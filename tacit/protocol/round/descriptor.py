@@ -68,8 +68,10 @@ class AggregatorEntry(WireModel):
 
 
 class LedgerHead(WireModel):
-    """The newest event of the coordinator's budget ledger: its number and hash. Whoever keeps a
-    descriptor can tell when the ledger was cut or rewritten since."""
+    """The newest event of the coordinator's budget ledger: its number and hash.
+
+    With a stored descriptor anyone can detect that the ledger was cut or rewritten since.
+    """
 
     seq: Annotated[int, Field(ge=0)]
     head: Hash
@@ -83,7 +85,8 @@ def _query(text: str) -> Query:
 def _parsed_once(
     value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
 ) -> Query:
-    """The query of a descriptor in JSON: the same one of the next round is not validated again."""
+    """The query of a descriptor in JSON; the same query in the next round is not validated
+    again."""
     if info.mode == "json" and isinstance(value, dict):
         return _query(json.dumps(value, sort_keys=True))
     query: Query = validate(value)
@@ -93,8 +96,8 @@ def _parsed_once(
 class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
-    `members`: of the query's group, or the curators whose pieces a job's first round accepted, a
-    compressed bitmap over the roster; no one else participates.
+    `members`: the curators of the query's group, or those whose pieces a job's first round
+    accepted, as a compressed bitmap over the roster; no one else participates.
     """
 
     format: Literal["tacit.round/1"] = "tacit.round/1"
@@ -152,7 +155,8 @@ class RoundDescriptor(KeptModel):
         return tuple(entry.operator for entry in self.aggregators)
 
     def index_of(self, aggregator: str) -> int:
-        """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""
+        """The share index 0..c-1 of an aggregator. Raises KeyError for one that is not in the
+        round."""
         for index, entry in enumerate(self.aggregators):
             if entry.id == aggregator:
                 return index
@@ -164,8 +168,8 @@ class AbortRequest(WireModel):
 
 
 class Frozen(StrEnum):
-    """Whether an aggregator had signed a round's accepted set. `maybe`: as after a restore from a
-    backup."""
+    """Whether an aggregator had signed a round's accepted set. `maybe`: for example after a
+    restore from a backup."""
 
     NEVER = "never"
     MAYBE = "maybe"
@@ -173,9 +177,11 @@ class Frozen(StrEnum):
 
 
 class AbortStatement(WireModel):
-    """An aggregator's statement that a round ended without a sum; `frozen`: whether it had
-    signed an accepted set before, or may have. A
-    statement "never frozen" may earn a credit."""
+    """An aggregator's statement that a round ended without a sum.
+
+    `frozen`: whether it had signed an accepted set before, or may have. A statement "never
+    frozen" can earn a credit.
+    """
 
     round: RoundId
     descriptor_hash: Hash
@@ -185,8 +191,11 @@ class AbortStatement(WireModel):
 
 
 class RefusalGround(StrEnum):
-    """Why curators refuse a round, as far as they report it to a coordinator. Nothing here depends
-    on readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+    """Why curators refuse a round, as far as they report it to a coordinator.
+
+    No ground depends on readings; every ground that depends on a curator's own ledger or past is
+    reported as `own`.
+    """
 
     POLICY = "policy"
     DESCRIPTOR = "descriptor"
@@ -200,8 +209,8 @@ class Awaited(WireModel):
 
 
 class Refusal(WireModel):
-    """Which of its curators a party keeps out of a round: a bitmap in the order of its run of
-    numbers, and how many on each ground."""
+    """Which of its curators a party keeps out of a round: a bitmap in the order of its numbers,
+    and how many on each ground."""
 
     members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8)]
     grounds: Annotated[dict[RefusalGround, Annotated[int, Field(ge=1)]], Field(min_length=1)]

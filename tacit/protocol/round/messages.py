@@ -36,9 +36,9 @@ PROVED_SET_LABEL = "tacit proved set v1"
 
 
 class ProvedPart(WireModel):
-    """A host's part of a proved round: one contribution for all curators in `presence`, a
-    bitmap over `first`..`first + length - 1`; empty: all of them, as in most parts. It is counted
-    or refused whole."""
+    """A host's part of a proved round: one contribution for all curators in `presence`, a bitmap
+    over `first`..`first + length - 1`. Empty: all of them, as in most parts. The part is counted
+    or refused as a whole."""
 
     segment: Annotated[int, Field(ge=0, lt=2**32)]
     first: Annotated[int, Field(ge=0, lt=2**32)]
@@ -65,8 +65,8 @@ class ProvedPart(WireModel):
 
     @property
     def present(self) -> Bits:
-        """Which numbers of the span it is of, (length,). Raises ValueError for no bitmap of one
-        curator or more."""
+        """Which numbers of the span the part has, (length,). Raises ValueError for no bitmap of
+        at least one curator."""
         if not self.presence:
             return np.ones(self.length, np.bool_)
         present_bits = sets.unpack(self.presence, self.length)
@@ -86,7 +86,7 @@ class ProvedPart(WireModel):
 
 
 class AcceptedSet(WireModel):
-    """Whose pieces an aggregator holds at the freeze, and whose noise contributions (aggregator
+    """Whose pieces an aggregator has at the freeze, and whose noise contributions (aggregator
     indices).
 
     Declared rounds: `members`, a bitmap over roster numbers. Proved rounds: `parts` of hosts,
@@ -114,7 +114,8 @@ class AcceptedSet(WireModel):
         return self
 
     def held(self, size: int) -> bytes:
-        """Everybody in it, a bitmap over `size` numbers. Raises ValueError if it is malformed."""
+        """All curators of the set, a bitmap over `size` numbers. Raises ValueError if it is
+        malformed."""
         if self.lone is None:
             return self.members or b""
         held_bits = sets.unpack(sets.decompressed(self.lone, size), size).copy()
@@ -124,10 +125,10 @@ class AcceptedSet(WireModel):
 
 
 class FreezeRequest(WireModel):
-    """Freeze once pieces of `accepted` curators are held, within `wait_s`; without it, now.
+    """Freeze once pieces of `accepted` curators have arrived, within `wait_s`; without it, now.
 
-    `salt`, `manifest_hash`: of the manifest that the coordinator expects, with all aggregators as
-    the quorum. An aggregator whose pieces give the same one commits to it immediately.
+    `salt`, `manifest_hash`: of the manifest that the coordinator expects, with all aggregators
+    as the quorum. An aggregator whose pieces give the same manifest commits to it immediately.
     """
 
     accepted: Annotated[int, Field(ge=1, le=MAX_CURATORS)]
@@ -143,8 +144,8 @@ VERDICT_LABEL = "tacit verdict v1"
 
 
 class SealedKeyShare(WireModel):
-    """An aggregator's share of a proved round's verify key, sealed to another one. Spec: validity,
-    section 7."""
+    """An aggregator's share of a proved round's verify key, sealed to another aggregator. Spec:
+    validity, section 7."""
 
     sender: Identifier
     receiver: Identifier
@@ -155,13 +156,13 @@ class SealedKeyShare(WireModel):
 
 
 class RelayedKeyShares(WireModel):
-    """The shares of all others for one aggregator, as the coordinator passes them on."""
+    """The shares of all other aggregators for one aggregator, as the coordinator relays them."""
 
     shares: Annotated[tuple[SealedKeyShare, ...], Field(max_length=MAX_AGGREGATORS)]
 
 
 class KeyCheck(WireModel):
-    """An aggregator's fingerprint of a round's verify key: the same key gives the same."""
+    """An aggregator's fingerprint of a round's verify key: equal keys have equal fingerprints."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -175,8 +176,11 @@ class VerificationRequest(WireModel):
 
 
 class Verification(WireModel):
-    """An aggregator's commitment to its verifier shares, before it sees the others'. `items`: how
-    many contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
+    """An aggregator's commitment to its verifier shares, before it sees those of others.
+
+    `items`: how many contributions are candidates; `shares_hash`: SHA-256 of all its shares in
+    their order.
+    """
 
     round: RoundId
     descriptor_hash: Hash
@@ -192,16 +196,16 @@ those of all aggregators together are still a small request."""
 
 
 class Verified(WireModel):
-    """The answer to a verification; `shares`: its verifier shares if they are one short chunk,
-    sealed. Longer ones are asked for."""
+    """The answer to a verification; `shares`: its sealed verifier shares, if they are one short
+    chunk. Longer ones are fetched separately."""
 
     verification: Signed[Verification]
     shares: Annotated[Binary, Field(max_length=SHORT_SHARES)] | None = None
 
 
 class VerdictRequest(WireModel):
-    """The signed verifications of all aggregators. `shares`: by index, the one short chunk of those
-    whose verifier shares were not passed on before; or none at all."""
+    """The signed verifications of all aggregators. `shares`: by index, the one short chunk of
+    each aggregator whose verifier shares were not relayed before; or none at all."""
 
     verifications: tuple[Signed[Verification], ...]
     shares: Annotated[
@@ -225,8 +229,8 @@ class ProofReason(StrEnum):
 
 
 class Verdict(WireModel):
-    """Whom among the candidates an aggregator refuses, and over which verifier shares it decided;
-    it counts all others.
+    """Which candidates an aggregator refuses, and on the basis of which verifier shares; it counts
+    all others.
 
     `shares_hashes`: by index. `reasons`: a bitmap over the candidates, in their order, of those
     refused.
@@ -252,9 +256,9 @@ COMMITMENT_LABEL = "tacit commitment v1"
 class Manifest(WireModel):
     """What is summed: the quorum (indices) and the intersection of its accepted sets.
 
-    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
-    a transcript could try guesses of who took part.
-    `parts`: in proved rounds those of hosts that are counted.
+    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider with a
+    transcript could test guesses of who participated. `parts`: in proved rounds those of hosts
+    that are counted.
     """
 
     round: RoundId
@@ -268,9 +272,12 @@ class Manifest(WireModel):
 
 
 class ManifestRequest(WireModel):
-    """What the manifest follows from: every aggregator computes it. The coordinator forwards all
-    signed sets, in a proved round all verdicts (and no sets, or those that were verified). It gives
-    what it knows alone, the `salt`, with the manifest's hash."""
+    """What every aggregator needs to compute the manifest.
+
+    The coordinator forwards all signed sets; in a proved round all verdicts (and no sets, or
+    those that were verified). It adds the `salt`, which only the coordinator knows, and the
+    manifest's hash.
+    """
 
     salt: Hash
     manifest_hash: Hash
@@ -279,8 +286,9 @@ class ManifestRequest(WireModel):
 
 
 class Commitment(WireModel):
-    """A hash that binds an aggregator to its partial sum before it sees the others'. `offset`: of a
-    proved round's total, per coordinate, in ring units; it follows from the manifest."""
+    """A hash that binds an aggregator to its partial sum before it sees those of others.
+    `offset`: of a proved round's total, per coordinate, in ring units; it follows from the
+    manifest."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -306,9 +314,11 @@ class Reveal(WireModel):
 
 
 class Transcript(WireModel):
-    """What anyone needs to check a released sum. The manifest's members are for the parties: here
-    is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
-    participants and contributions are those that every aggregator committed to.
+    """What anyone needs to check a released sum.
+
+    The manifest's members are known to the parties only. The transcript has their salted hash,
+    from which a verifier computes the manifest's hash, so that quorum, number of participants
+    and noise contributions are those to which every aggregator committed.
     """
 
     format: Literal["tacit.transcript/1"] = "tacit.transcript/1"
@@ -339,7 +349,7 @@ class StepName(StrEnum):
 
 
 class Step(WireModel):
-    """One step of one round. `body`: the JSON that its own route takes, as text."""
+    """One step of one round. `body`: the JSON that its own route accepts, as text."""
 
     name: StepName
     round: RoundId
@@ -393,7 +403,7 @@ class FlowHour(WireModel):
 
 
 class Flow(WireModel):
-    """The hours that are over, of those that were asked for; `until`: the end of the last one."""
+    """The requested hours that are over; `until`: the end of the last one."""
 
     until: Instant
     hours: Annotated[tuple[FlowHour, ...], Field(max_length=2 * (int(KEPT / HOUR) + 1))]
@@ -405,8 +415,8 @@ def hour_of(at: datetime) -> datetime:
 
 
 def reported(counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts that may be reported: those below `LEAST` only as one sum, and only if it is
-    not."""
+    """The counts that may be reported: counts below `LEAST` are added up, and their sum is
+    reported unless it is below `LEAST` too."""
     named = {name: count for name, count in counts.items() if count >= LEAST and name != OTHER}
     rest = sum(counts.values()) - sum(named.values())
     return named | ({OTHER: rest} if rest >= LEAST else {})

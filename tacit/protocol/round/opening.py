@@ -70,7 +70,7 @@ def check_commitments(
     quorum: Sequence[int],
     commitments: Sequence[Signed[Commitment]],
 ) -> dict[str, Commitment]:
-    """The commitments by aggregator, if they are signed, complete, and of this one manifest."""
+    """The commitments by aggregator, if they are signed, complete, and all of this manifest."""
     digest = descriptor.digest()
     parties = set(quorum)
     if not parties <= set(range(len(descriptor.aggregators))) or len(parties) != len(quorum):
@@ -113,7 +113,7 @@ def open_sum(
     reveals: Sequence[Reveal],
 ) -> NDArray[np.int64]:
     """The opened total, (d,) signed ring units, after checking every reveal. Raises RuleNotMet
-    where the query's rule on shares forbids to release it."""
+    if the query's rule on shares forbids the release."""
     bound = check_commitments(descriptor, manifest_hash, quorum, commitments)
     query, digest = descriptor.query, descriptor.digest()
     word_bytes = _word_bytes(query)
@@ -158,10 +158,11 @@ def _word_bytes(query: Query) -> int:
 def proved_total(
     query: Query, partials: Sequence[bytes], offset: Sequence[int]
 ) -> NDArray[np.int64]:
-    """The total (d,) of a proved round in ring units: partial sums added mod p, centred, moved.
+    """The total (d,) of a proved round in ring units: partial sums added mod p, centred and
+    shifted.
 
-    ValueError: a word is no field element, or the total is none that honest aggregators can give.
-    Spec: validity, section 6.
+    ValueError: a word is no field element, or honest aggregators cannot give this total. Spec:
+    validity, section 6.
     """
     from tacit.query.proofs import proof_plan
 
@@ -183,12 +184,9 @@ def proved_total(
 
 @dataclass(frozen=True)
 class CheckedSum:
-    """What a transcript proves.
-
-    `total`: (d,) signed ring units. `anchored`: whether every identity was known from elsewhere;
-    else the coordinator alone vouches for its aggregators. `unknown_operators`: aggregators of
-    which the verifier does not know who runs them.
-    """
+    """What a transcript proves. `total`: (d,) signed ring units. `anchored`: whether every
+    identity was known independently; otherwise only the coordinator vouches for its aggregators.
+    `unknown_operators`: aggregators whose operator the verifier does not know."""
 
     total: NDArray[np.int64]
     anchored: bool
@@ -198,12 +196,13 @@ class CheckedSum:
 def check_transcript(
     transcript: Transcript, coordinator_key: bytes, trust: Trust | None = None
 ) -> CheckedSum:
-    """Recombine a published transcript from scratch; what `tacit round verify` does.
+    """Recombine a published transcript from scratch, as `tacit round verify` does.
 
-    Who took part is known to the parties only; what is published of it must keep the query's rules,
-    and be what the aggregators committed to. Without `trust` the aggregators are those that the
-    coordinator names: it could have invented all of them. Raises TranscriptNotAnchored (`trust`
-    knows another), TranscriptNotBound, and what each single check raises.
+    Only the parties know who participated. What is published about that must agree with the
+    query's rules and with the aggregators' commitments. Without `trust` the aggregators are
+    those that the coordinator names: it could have invented all of them. Raises
+    TranscriptNotAnchored (`trust` has other identities), TranscriptNotBound, and the errors of
+    each single check.
     """
     descriptor = check_consistent(transcript.descriptor, coordinator_key)
     everyone = tuple(entry.id for entry in descriptor.aggregators)

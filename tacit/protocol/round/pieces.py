@@ -48,16 +48,16 @@ class Piece(WireModel):
 
 
 class CarriedPiece(Piece):
-    """A piece among those of several parties in one request: each with its own party's token, and
-    with its round where the request is for several."""
+    """A piece among those of several parties in one request, with its own party's token, and
+    with its round if the request is for several rounds."""
 
     token: Annotated[str, Field(max_length=512)] | None = None
     round: RoundId | None = None
 
 
 class CarriedBatch(WireModel):
-    """A sealed batch among several in one request: each with its own host's token, and with its
-    round where the request is for several."""
+    """A sealed batch among several in one request, with its own host's token, and with its round
+    if the request is for several rounds."""
 
     body: Binary
     token: Annotated[str, Field(max_length=512)] | None = None
@@ -72,8 +72,8 @@ class Contribution(WireModel):
 
 
 class ItemAnswer(WireModel):
-    """The answer to one item of a bulk upload. `status` as if it had come alone; `included`, once
-    the round takes nothing more: whether this very piece is in."""
+    """The answer to one item of a bulk upload. `status`: as if it had been sent alone;
+    `included`, once the round accepts nothing more: whether this piece is in the sum."""
 
     index: int
     status: int
@@ -96,8 +96,8 @@ SHORT: Final = 128
 
 @dataclass(frozen=True)
 class DeclaredForm:
-    """The form of a round's contributions. `host_seeds`, `lone_seeds`: how many aggregators, from
-    the first on, get seeds of hosts and of lone curators."""
+    """The form of a round's contributions. `host_seeds`, `lone_seeds`: how many aggregators,
+    counted from the first, get seeds from hosts and from lone curators."""
 
     sharing: Scheme
     dimension: int
@@ -118,8 +118,8 @@ class DeclaredForm:
     def split(self, values: Ints, source: NoiseSource, *, hosted: bool) -> list[Words | Seeds]:
         """What is sealed for each aggregator, of values (n, d).
 
-        Of lone curators a row for each: (n, d) words or (n, 32) bytes of seeds. Of a host (n, d)
-        words, or one seed (1, 32) of all of them in order.
+        For lone curators a row each: (n, d) words or (n, 32) bytes of seeds. For a host (n, d)
+        words, or one seed (1, 32) for all of them in order.
         """
         if not self.seeded(0, hosted=hosted):
             return list(self.sharing.split(values, source))
@@ -130,11 +130,11 @@ class DeclaredForm:
         return [*seeds, *self.sharing.rest(values, uniform)]
 
     def content_bytes(self, index: int, count: int, *, hosted: bool) -> int:
-        """Bytes inside the seal of `count` curators' words, or of the seed in their place."""
+        """Bytes inside the seal of `count` curators' words, or of the seed that replaces them."""
         return SEED_BYTES if self.seeded(index, hosted=hosted) else 8 * self.dimension * count
 
     def opened(self, index: int, content: bytes, count: int, *, hosted: bool) -> Words:
-        """The words (count, d) of what was inside a seal, as long as `content_bytes` says."""
+        """The words (count, d) of the content of a seal, whose length `content_bytes` gives."""
         if self.seeded(index, hosted=hosted):
             return self.sharing.expand(content, count * self.dimension).reshape(count, -1)
         words = np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
@@ -167,7 +167,7 @@ class WrongShareLength(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """One aggregator's shares of B contributions; as `Prio3.verify` takes them."""
+    """One aggregator's shares of B contributions, in the form that `Prio3.verify` takes."""
 
     nonces: Rows
     """(B, 16)."""
@@ -178,8 +178,8 @@ class Shares:
 
 
 def proof_context(descriptor_hash: bytes) -> bytes:
-    """What every proof of a round is bound to: it holds in this round of this query only (spec:
-    validity, section 8)."""
+    """What every proof of a round is bound to: it is valid in this round of this query only
+    (spec: validity, section 8)."""
     return _PROOF_LABEL + descriptor_hash
 
 
@@ -241,8 +241,11 @@ def rows_of(prio3: Prio3, index: int, plaintexts: Sequence[bytes]) -> Rows:
 
 
 def unpack(prio3: Prio3, index: int, plaintexts: Rows) -> Shares:
-    """The shares in the plaintexts (B, length) of the aggregator of this index. Raises
-    WrongShareLength. Words that are no field elements are not looked for: see `in_field`."""
+    """The shares in the plaintexts (B, length) of the aggregator with this index. Raises
+    WrongShareLength.
+
+    Does not check that words are field elements: see `in_field`.
+    """
     if plaintexts.shape[1] != prio3.share_bytes(index):
         raise WrongShareLength("the plaintexts are not of this query, index and size of part")
     public, inputs = NONCE_BYTES, NONCE_BYTES + prio3.public_share_bytes
@@ -250,6 +253,6 @@ def unpack(prio3: Prio3, index: int, plaintexts: Rows) -> Shares:
 
 
 def in_field(prio3: Prio3, index: int, shares: Shares) -> Mask:
-    """Where an input share holds field elements only, (B,). What does not is refused when it is
-    accepted, and never reduced."""
+    """Whether an input share consists of field elements, (B,). Other shares are refused on
+    arrival, and never reduced."""
     return prio3.in_field(index, shares.input_shares)
