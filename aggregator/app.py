@@ -82,7 +82,7 @@ def create_app(
         settings,
         lifespan,
         version=VERSION,
-        description="Sealed pieces in, one partial sum out. It never holds a curator's value.",
+        description="Sealed pieces in, one partial sum out. It never sees a curator's value.",
         body_limits={
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/rounds": settings.round_max_body_bytes,

@@ -399,9 +399,11 @@ Alpha = Annotated[
     Parameter(
         ge=1e-200,  # it is divided by curators and looks, and must not become zero
         lt=1,
-        description="The chance, in (0, 1), that an honest deployment ever sees anyone proposed "
-        "for missing noise: it is divided among all curators and all looks. Of several, the "
-        "largest counts.",
+        description=(
+            "The probability, in (0, 1), that an honest deployment ever has a proposal for "
+            "missing noise: it is divided among all curators and all looks. Of several, the "
+            "largest counts."
+        ),
     ),
 ]
 
@@ -412,7 +414,7 @@ router = api_router()
 @router.get(
     "/v1/audit/noise",
     tags=["audit"],
-    summary="Curators that may add no noise, or whose values are far out: proposals only",
+    summary="Curators that may add no noise, or whose values are outliers: proposals only",
 )
 async def audit_noise(
     aggregator: AggregatorPart,

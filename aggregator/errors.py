@@ -261,4 +261,4 @@ class RoundNotVerified(Conflict):
 
 class UnknownChunk(NotFound):
     name = "unknown_chunk"
-    title = "There is no such chunk of verifier shares"
+    title = "This chunk of verifier shares does not exist"

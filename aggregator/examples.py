@@ -94,27 +94,35 @@ def plain_paths() -> dict[str, dict[str, Any]]:
     return {
         "/v1/rounds/{round_id}/pieces": _operation(
             "submit_round_pieces",
-            "A lone curator's sealed piece, or an array of pieces; each of them may carry the "
-            "`token` of another party, whose it then is",
+            (
+                "A lone curator's sealed piece, or an array of pieces; a piece with a "
+                "`token` belongs to the party of that token"
+            ),
             takes(Piece, PIECE),
         ),
         "/v1/rounds/{round_id}/batches": _operation(
             "submit_round_batches",
-            "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
-            "of them may carry the `token` of another host, whose it then is",
+            (
+                "A host's sealed batch of one segment or part, or an array of them in CBOR; "
+                "a batch with a `token` belongs to the host of that token"
+            ),
             batch,
         ),
         "/v1/pieces": _operation(
             "submit_pieces",
-            "Sealed pieces of several rounds and parties, in an array; each names its `round`, "
-            "and may carry the `token` of another party, whose it then is",
+            (
+                "Sealed pieces of several rounds and parties, in an array; each names its "
+                "`round`, and one with a `token` belongs to the party of that token"
+            ),
             takes(CarriedPieces, [CARRIED_PIECE]),
             of_round=False,
         ),
         "/v1/batches": _operation(
             "submit_batches",
-            "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
-            "`round`, and may carry the `token` of another host, whose it then is",
+            (
+                "Sealed batches of several rounds and hosts, in an array of CBOR; each names "
+                "its `round`, and one with a `token` belongs to the host of that token"
+            ),
             body(cbor),
             of_round=False,
         ),

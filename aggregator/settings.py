@@ -47,15 +47,19 @@ class AggregatorSettings(ServiceSettings):
     seal_key_hold_s: int = Field(
         default=21_600,
         ge=60,
-        description="How long after its period a seal key is destroyed at the latest: rounds that "
-        "name it then are aborted. The deadline of a round is within the first half of this time, "
-        "unless the round has a key of its own.",
+        description=(
+            "How long after its period a seal key is destroyed at the latest; rounds that "
+            "still name it are then aborted. A round's deadline lies within the first half "
+            "of this time, unless the round has a key of its own."
+        ),
     )
     key_dir: Path | None = Field(
         default=None,
-        description="Directory of the files without which nothing opens what is stored of seal "
-        "keys; default: `<data_dir>/keys`. Replicas share it, backups leave it out, and it may lie "
-        "in memory: then an end of the machine aborts open rounds.",
+        description=(
+            "Directory of the files that are needed to decrypt stored seal keys; default: "
+            "`<data_dir>/keys`. Replicas share it and backups omit it. It can be in memory: "
+            "if the machine then stops, open rounds are aborted."
+        ),
     )
     peers: Literal["pinned", "any"] | None = Field(
         default=None,
@@ -83,8 +87,10 @@ class AggregatorSettings(ServiceSettings):
     )
     exact_rule: DisclosureRule | None = Field(
         default=None,
-        description="Participate in sums without noise (mechanism `exact`) whose rule is at least "
-        'this, such as `{"min_participants": 15, "max_share": "0.15"}`; without it none.',
+        description=(
+            "Participate in sums without noise (mechanism `exact`) under at least this rule, "
+            'such as `{"min_participants": 15, "max_share": "0.15"}`; default: in none.'
+        ),
     )
     allow_paper: bool = Field(
         default=True,
@@ -137,6 +143,4 @@ class AggregatorSettings(ServiceSettings):
         description="How long a finished round is remembered after its deadline; then it is "
         "answered with 410. Its id and its set against differencing always stay.",
     )
-    sweep_s: float = Field(
-        default=30.0, gt=0, description="Pause between sweeps for what is overdue."
-    )
+    sweep_s: float = Field(default=30.0, gt=0, description="Pause between checks for overdue work.")

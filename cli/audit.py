@@ -58,7 +58,7 @@ def noise(
     ] = None,
     alpha: Annotated[
         float,
-        typer.Option(help="Chance of ever suspecting an honest deployment of missing noise."),
+        typer.Option(help="Probability of ever suspecting an honest deployment of missing noise."),
     ] = 0.05,
     home: Home = DEFAULT_HOME,
     token: Token = None,

@@ -23,7 +23,7 @@ from cli.formatting import amount
 from tacit import Client
 from tacit.answers import base as api
 
-app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
+app = typer.Typer(no_args_is_help=True, help="Datasets that the coordinator stores for jobs.")
 
 Id = Annotated[str, typer.Argument(help="Id of the dataset.")]
 _FORMATS = {
@@ -62,7 +62,7 @@ def add(
     ] = None,
     production: Annotated[bool, typer.Option(help="Purpose production, not trial.")] = False,
     revision_of: Annotated[
-        str | None, typer.Option(help="Dataset whose changed version this is.")
+        str | None, typer.Option(help="Dataset of which this is a changed version.")
     ] = None,
 ) -> Answer:
     """Upload a file. The coordinator stores it sealed, and no command shows its rows."""

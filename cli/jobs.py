@@ -187,7 +187,7 @@ class Upload:
     """Options of a file that becomes the dataset of a job."""
 
     epsilon: Annotated[
-        str | None, typer.Option(help="Budget of the file; what the job costs unless given.")
+        str | None, typer.Option(help="Budget of the file; default: what the job costs.")
     ] = None
     delta: Annotated[str, typer.Option(help="Delta of that budget.")] = "0"
     format_name: Annotated[

@@ -58,7 +58,7 @@ COMMANDS: Final = {
     ),
     "status": Place(
         "services.status.status",
-        "Services, aggregators, last and next round, and what is wrong; exit code 1 for that.",
+        ("Services, aggregators, last and next round, and problems; exit code 1 if there is one."),
     ),
     "support-bundle": Place(
         "services.support.support_bundle",
@@ -77,11 +77,11 @@ COMMANDS: Final = {
     ),
     "simulate": Place(
         "services.simulate.simulate",
-        "Sum over many simulated curators and compare with the truth, which a simulation knows.",
+        ("Sum over many simulated curators and compare with the truth, known in a simulation."),
     ),
     "algorithms": Place(
         "algorithms.algorithms",
-        "The algorithms that run as jobs; with a name, its parameters and what its result holds.",
+        "The algorithms that run as jobs; for a named one, its parameters and its result.",
     ),
     "backup": Place(
         "services.backup.backup", "Back up a service, running or not, into one sealed file."
@@ -99,7 +99,7 @@ COMMANDS: Final = {
     ),
     "attack-path": Place(
         "recover.attack_path",
-        "What an adversary finds who knows the map and the path but for one step.",
+        "What an adversary finds who knows the map and all but one step of the path.",
     ),
     "enroll": Place("participants.enroll_app", "Join tokens, and enrolling with them."),
     "readings": Place("curator_data.readings_app", "Readings of your own curators."),
@@ -109,7 +109,7 @@ COMMANDS: Final = {
     "round": Place("rounds.round_app", "Rounds of a query, and their results."),
     "budget": Place("budget.app", "The privacy budget: bounds, limits, events, forecast."),
     "group": Place("participants.group_app", "Groups: sets of curators that a query may sum."),
-    "dataset": Place("datasets.app", "Data that the coordinator keeps for jobs."),
+    "dataset": Place("datasets.app", "Datasets that the coordinator stores for jobs."),
     "job": Place("jobs.app", "Algorithms on stored data or over curators."),
     "report": Place("report_export.app", "Privacy reports as evidence that others can cite."),
     "audit": Place(

@@ -68,7 +68,7 @@ def read_trust(path: Path) -> Trust:
 @trust_app.command("from-join")
 @printed
 def from_join(
-    token: Annotated[str, typer.Argument(help="A join token; its secrets are not kept.")],
+    token: Annotated[str, typer.Argument(help="A join token; its secrets are not stored.")],
     file: TrustFile = TRUST_FILE,
 ) -> Answer:
     """Pin the coordinator and every aggregator of a join token that you got out of band."""

@@ -72,7 +72,7 @@ def create_app(
         settings,
         lifespan,
         version=VERSION,
-        description="Queries, rounds and results. It holds no share and no reading.",
+        description="Queries, rounds and results. It never sees a share or a reading.",
         body_limits={
             "/v1/enrolments": settings.enrolment_max_body_bytes,
             "/v1/groups": settings.enrolment_max_body_bytes,

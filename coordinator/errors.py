@@ -153,7 +153,7 @@ class LedgerBroken(Unavailable):
 
 class BudgetExceeded(Conflict):
     name = "budget_exceeded"
-    title = "A limit on what is spent would be passed"
+    title = "A spending limit would be exceeded"
 
 
 class UnknownCurator(NotFound):
@@ -307,12 +307,12 @@ class DatasetsRefused(Forbidden):
 
 class DatasetInUse(Conflict):
     name = "dataset_in_use"
-    title = "A job that has not drawn its noise holds the dataset"
+    title = "A job that has not drawn its noise is using the dataset"
 
 
 class DatasetRefused(Invalid):
     name = "dataset_refused"
-    title = "The dataset cannot be kept as it is declared"
+    title = "The dataset cannot be stored as declared"
 
 
 class UrlRefused(Forbidden):

@@ -27,29 +27,37 @@ class CoordinatorSettings(ConsoleSettings):
     port: int = Field(default=8200, ge=0, le=65535, description="Port to listen on.")
     exact_rule: DisclosureRule | None = Field(
         default=None,
-        description="Allow sums without noise (mechanism `exact`) whose rule is at least this, "
-        'such as `{"min_participants": 15, "max_share": "0.15"}`; without it none.',
+        description=(
+            "Allow sums without noise (mechanism `exact`) under at least this rule, such as "
+            '`{"min_participants": 15, "max_share": "0.15"}`; default: none.'
+        ),
     )
     allow_paper: bool = Field(
         default=True,
-        description="Allow the `paper` stance, which does what the sources do and carries no "
-        "verified guarantee. Each curator's own policy decides whether it participates.",
+        description=(
+            "Allow the `paper` stance, which does what the sources do and has no verified "
+            "guarantee. Each curator's own policy decides whether it participates."
+        ),
     )
     require_validity: Literal["proved"] | None = Field(
         default=None,
-        description="Accept only queries whose contributions are `proved`, in rounds of federated "
-        "jobs too: a curator or host that lies then moves a sum by no more than its report says. "
-        "Queries that exist already stay as they are. Reports that a job collects one by one "
-        "(`collect`) have no proof, and are not concerned.",
+        description=(
+            "Accept only queries whose contributions are `proved`, also in rounds of "
+            "federated jobs: a lying curator or host then moves a sum by no more than its "
+            "report says. Existing queries stay as they are. Reports that a job collects one "
+            "by one (`collect`) have no proof and are still allowed."
+        ),
     )
     aggregator_timeout_s: float = Field(
         default=10.0, gt=0, description="Time for one request to an aggregator."
     )
     seal_key_per_round: bool = Field(
         default=False,
-        description="Ask each aggregator for a seal key of its own for every round, which "
-        "it destroys at the round's end. Recommended where hosts deliver; each lone curator "
-        "then begins a session every round.",
+        description=(
+            "Request a separate seal key from each aggregator for every round; the "
+            "aggregator destroys it at the round's end. Recommended if hosts deliver; each "
+            "lone curator then begins a session in every round."
+        ),
     )
     lasting_seals: bool = Field(
         default=False,
@@ -96,28 +104,37 @@ class CoordinatorSettings(ConsoleSettings):
     patience_s: float = Field(
         default=60.0,
         gt=0,
-        description="How long after its deadline a round waits for aggregators that do not answer "
-        "before it aborts, and after its opening until all have heard of it. A Shamir quorum goes "
-        "on without the missing ones after a quarter of it, at most 5 seconds.",
+        description=(
+            "How long a round waits for aggregators that do not answer: after its deadline "
+            "before it aborts, and after its opening until all have received it. A Shamir "
+            "quorum continues without the missing ones after a quarter of this time, at most "
+            "5 seconds."
+        ),
     )
     retention_s: int | None = Field(
         default=None,
         ge=60,
         le=100 * 366 * 86_400,
-        description="How long after its end a round's result, report, transcript and other content "
-        "are kept; then they are answered with 410. Without it they stay: they are what a round "
-        "is for. The ledger, the sets against differencing and the round's id always stay, and so "
-        "do the newest 100 rounds.",
+        description=(
+            "How long after a round's end its result, report, transcript and other content "
+            "are stored; then they are answered with 410. Default: permanently. The ledger, "
+            "the sets against differencing, the round's id and the newest 100 rounds always "
+            "stay."
+        ),
     )
     lease_s: float = Field(
-        default=15.0, gt=1, description="How long a replica holds a round without renewing it."
+        default=15.0,
+        gt=1,
+        description="How long a replica keeps a round without renewing its lease.",
     )
     poll_s: float = Field(
         default=0.05,
         gt=0,
-        description="Pause between looks at an aggregator of an open round, where more than four "
-        "are open: they share the looks, and one in which nothing arrives is looked at less often. "
-        "Of up to four rounds the aggregator itself tells when all have delivered.",
+        description=(
+            "Pause between polls of an aggregator with an open round, if more than four are "
+            "open: they share the polls, and a round in which nothing arrives is polled less "
+            "often. For up to four rounds the aggregator reports when all have delivered."
+        ),
     )
     enrolment_max_body_bytes: int = Field(
         default=256 * 1024 * 1024,
@@ -132,9 +149,11 @@ class CoordinatorSettings(ConsoleSettings):
     )
     dask_scheduler: str | None = Field(
         default=None,
-        description="Address of a Dask scheduler whose workers run the jobs (`tcp://...`); without "
-        "it the coordinator starts worker processes of its own when data or jobs arrive. The "
-        "workers see raw data: they belong to the keeper of the data.",
+        description=(
+            "Address of a Dask scheduler whose workers run the jobs (`tcp://...`); without "
+            "it the coordinator starts its own worker processes when data or jobs arrive. "
+            "Workers see raw data, so they must be run by the party that is trusted with it."
+        ),
     )
     job_workers: int = Field(
         default=2, ge=1, le=256, description="Worker processes that the coordinator starts."
@@ -197,8 +216,10 @@ class CoordinatorSettings(ConsoleSettings):
     )
     dataset_url_prefixes: tuple[str, ...] = Field(
         default=(),
-        description="JSON list of address prefixes, each ending in `/`, from which datasets may be "
-        "fetched. None: a dataset comes in the request.",
+        description=(
+            "JSON list of address prefixes, each ending in `/`, from which datasets may be "
+            "fetched. None: datasets are uploaded only."
+        ),
     )
 
     @model_validator(mode="after")

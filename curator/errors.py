@@ -34,7 +34,7 @@ class UnknownImport(NotFound):
 
 class UnknownAnswer(NotFound):
     name = "unknown_answer"
-    title = "This curator was not asked to contribute to such a round"
+    title = "This curator was not asked to contribute to this round"
 
 
 class NotGiven(Conflict):

@@ -222,7 +222,8 @@ def check_collection(policy: Policy, descriptor: Descriptor, *, verified: bool) 
         raise PolicyRefused("the reports have no verified figure", pointer="/allow_unverified")
     if descriptor.min_participants < policy.min_participants:
         raise PolicyRefused(
-            "fewer participants are asked for than the policy", pointer="/min_participants"
+            "the round asks for fewer participants than the policy requires",
+            pointer="/min_participants",
         )
     if descriptor.label is not None and descriptor.label not in policy.public_columns:
         raise PolicyRefused(
@@ -262,7 +263,7 @@ def check_policy(
         )
     if policy.require_validity is not None and query.validity is not policy.require_validity:
         raise PolicyRefused(
-            "the round takes contributions without a proof", pointer="/require_validity"
+            "the round accepts contributions without a proof", pointer="/require_validity"
         )
     if not verified and not policy.allow_unverified:
         raise PolicyRefused("the round has no verified figure", pointer="/allow_unverified")

@@ -30,20 +30,25 @@ class CuratorSettings(ConsoleSettings):
     port: int = Field(default=8400, ge=0, le=65535, description="Port to listen on.")
     participate: bool = Field(
         default=True,
-        description="Look for rounds and contribute; off, the service only takes readings.",
+        description="Find rounds and contribute; if off, the service only stores readings.",
     )
     send_window_share: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="The moment of sending is drawn from this share of a round's remaining open "
-        "time. 0 sends at once: for demonstrations and benchmarks, as it shows when drawing ended.",
+        description=(
+            "The moment of sending is drawn from this share of a round's remaining open "
+            "time. 0 sends immediately, for demonstrations and benchmarks: the moment then "
+            "shows when drawing ended."
+        ),
     )
     prepare_lead_s: float = Field(
         default=2.0,
         ge=0,
-        description="How long before its moment of sending a contribution is drawn, so that the "
-        "time that drawing takes does not show.",
+        description=(
+            "How long before its moment of sending a contribution is drawn, so that the time "
+            "for drawing does not show."
+        ),
     )
     poll_wait_s: float = Field(
         default=20.0,
@@ -66,9 +71,11 @@ class CuratorSettings(ConsoleSettings):
         default=400 * 86_400,
         ge=60,
         le=100 * 366 * 86_400,
-        description="How long after a round's deadline the owner is shown which curators refused "
-        "it, on which grounds, and what was delivered to which aggregator. Debits, credits and the "
-        "round's descriptor always stay.",
+        description=(
+            "For how long after a round's deadline the owner can see which curators refused "
+            "it, on which grounds, and what was delivered to which aggregator. Debits, "
+            "credits and the round's descriptor always stay."
+        ),
     )
     settle_after_s: float = Field(
         default=5.0, ge=0, description="Pause between questions about how a round ended."
@@ -84,9 +91,12 @@ class CuratorSettings(ConsoleSettings):
     restore_quiet_s: float = Field(
         default=172_800,
         ge=0,
-        description="How long a store that was restored from a backup participates in nothing: it "
-        "may have answered what it does not know of. A round only needs seal keys that "
-        "were made after the restore. 0 also assumes exact clocks; for tests only.",
+        description=(
+            "For how long a store that was restored from a backup participates in nothing: "
+            "it may have given answers that it does not know of. A round needs only seal "
+            "keys that were made after the restore. 0 also assumes exact clocks; for tests "
+            "only."
+        ),
     )
     future_tolerance_s: float = Field(
         default=300.0, ge=0, description="How far in the future a reading's time may lie."
@@ -117,7 +127,9 @@ class CuratorSettings(ConsoleSettings):
     import_max_feed_bytes: int = Field(
         default=1024 * 1024 * 1024,
         gt=0,
-        description="Largest Green Button or NEM12 file, decompressed: it is held until its end.",
+        description=(
+            "Largest Green Button or NEM12 file, decompressed: it is kept in memory until its end."
+        ),
     )
     import_max_ratio: int = Field(
         default=200, ge=1, description="Most bytes that one compressed byte may expand to."
@@ -156,9 +168,11 @@ class CuratorSettings(ConsoleSettings):
     )
     policy_exact_rule: DisclosureRule | None = Field(
         default=None,
-        description="Take part in sums without noise whose rule is at least this, such as "
-        '`{"min_participants": 100, "max_share": "0.1"}`, until an operator sets a policy; without '
-        "it in none.",
+        description=(
+            "Participate in sums without noise under at least this rule, such as "
+            '`{"min_participants": 100, "max_share": "0.1"}`, until an operator sets a '
+            "policy; default: in none."
+        ),
     )
     calendar_timezone: str = Field(
         default="UTC",
@@ -166,8 +180,9 @@ class CuratorSettings(ConsoleSettings):
     )
     mqtt_host: str | None = Field(
         default=None,
-        description="MQTT broker whose readings are taken in; without it there is no MQTT. Needs "
-        "the extra `mqtt`.",
+        description=(
+            "MQTT broker from which readings are received; default: none. Needs the extra `mqtt`."
+        ),
     )
     mqtt_port: int = Field(default=1883, ge=1, le=65535, description="Port of the MQTT broker.")
     mqtt_user: str | None = Field(default=None, description="User at the MQTT broker.")
@@ -175,7 +190,7 @@ class CuratorSettings(ConsoleSettings):
     mqtt_client_id: str = Field(
         default="tacit-curator",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$",
-        description="Name of the session that the broker keeps; one process for each.",
+        description="Name of the session at the broker; a different one for each process.",
     )
     mqtt_site: str = Field(
         default="site",
@@ -211,7 +226,7 @@ class CuratorSettings(ConsoleSettings):
         default=604_800,
         ge=60,
         le=2**32 - 1,
-        description="How long the broker keeps messages for this service while it is away.",
+        description="For how long the broker stores messages while this service is disconnected.",
     )
     mqtt_receive_maximum: int = Field(
         default=1000,
@@ -226,7 +241,10 @@ class CuratorSettings(ConsoleSettings):
         default=0.02, ge=0, le=10, description="How long a message waits for others."
     )
     mqtt_keepalive_s: int = Field(
-        default=30, ge=5, le=3600, description="Silence after which the MQTT broker is asked."
+        default=30,
+        ge=5,
+        le=3600,
+        description="Time without a message after which the MQTT broker is pinged.",
     )
 
     @model_validator(mode="after")

@@ -337,7 +337,7 @@ async def add_contributions(
             raise RoundClosed(extra={"included": False, "state": row.state.value})
         new = {item.position: item for item in rows if item.position not in stored}
         if any({**stored, **new}[item.position] != item for item in rows):
-            raise PieceConflict("another share of this aggregator's noise is held")
+            raise PieceConflict("a different share of this aggregator's noise is stored")
         for item in new.values():
             await round_store.add_contribution(transaction, context.key, item)
         return sorted({**stored, **new})

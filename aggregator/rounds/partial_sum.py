@@ -387,7 +387,7 @@ def _checked_proved(
         raise ManifestRefused("without all verdicts it is no manifest of a proved round")
     if request.accepted:
         if candidates_of(context.descriptor, request.accepted).hash != fixed.hash:
-            raise ManifestRefused("the signed sets are not those whose candidates were verified")
+            raise ManifestRefused("the candidates of other signed sets were verified")
         if Signed[AcceptedSet].model_validate_json(accepted or "") not in request.accepted:
             raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if Signed[Verdict].model_validate_json(verdict) not in verdicts:
@@ -430,15 +430,17 @@ def _checked_manifest(
     """The manifest with its hash, made from all signed sets; refused unless everything agrees."""
     salt = request.salt
     if salt is None:
-        raise ManifestRefused("without a salt nobody could check how many took part")
+        raise ManifestRefused("without a salt nobody could check how many participated")
     manifest, digest = _agreed(request, manifest_of(context.descriptor, request.accepted, salt))
     own_set = Signed[AcceptedSet].model_validate_json(accepted or "")
     if context.index not in manifest.quorum or own_set not in request.accepted:
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if not sets.is_subset(manifest.members, own_set.statement.members or b""):
-        raise ManifestRefused("the manifest lists curators whose pieces are not held")
+        raise ManifestRefused(
+            "the manifest lists curators whose pieces this aggregator does not have"
+        )
     if not set(manifest.contributions) <= set(own_set.statement.contributions):
-        raise ManifestRefused("the manifest lists noise that is not held")
+        raise ManifestRefused("the manifest lists noise that this aggregator does not have")
     return manifest, digest
 
 

@@ -340,7 +340,9 @@ def with_cell_limit(params: Limited, most: int) -> Limited:
     """Parameters over curators, with this limit of cells of a round unless they have another.
     Raises NotOverCurators for an evaluation."""
     if params.metrics is not None:
-        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
+        raise NotOverCurators(
+            "nobody has the true counts to compare with", pointer="/params/evaluate"
+        )
     if params.max_cells is not None:
         return params
     return params.model_copy(update={"max_cells": most})

@@ -196,7 +196,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     assert params.classes is not None
     places = {str(label): place for place, label in enumerate(params.classes)}
     if not set(dataset.labels.values) <= set(places):
-        raise BadRows("a label is none of the classes, which are whole numbers as they are written")
+        raise BadRows("a label is not one of the classes, which are whole numbers")
     return np.array([places[value] for value in dataset.labels.values], np.int64)[
         dataset.labels.codes
     ]

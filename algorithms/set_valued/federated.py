@@ -75,7 +75,9 @@ _WIDEST: Final = FANOUTS[-1]
 def over_curators(params: Parameters) -> Parameters:
     """With what counts alone answer. Raises NotOverCurators."""
     if params.metrics is not None:
-        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
+        raise NotOverCurators(
+            "nobody has the true counts to compare with", pointer="/params/evaluate"
+        )
     resolved = params.model_copy(update={"method": params.method or "auto"})
     if (
         resolved.method == "basic"

@@ -102,7 +102,7 @@ def restore(
     key: Annotated[Path | None, typer.Option(help="File with the recipient's private key.")] = None,
     passphrase_file: PassphraseFile = None,
     replace: Annotated[
-        bool, typer.Option(help="Also if the service has a state, which is then set aside.")
+        bool, typer.Option(help="Replace existing state of the service; it is moved aside.")
     ] = False,
     check: Annotated[bool, typer.Option(help="Only verify the file; restore nothing.")] = False,
     identity: Annotated[

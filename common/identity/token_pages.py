@@ -223,7 +223,7 @@ def add_audit(app: FastAPI) -> None:
         "/v1/audit",
         **gives(Audit),
         tags=["console"],
-        summary="Who did what on pages, the newest first; kept for 400 days",
+        summary="Actions on pages and who took them, the newest first; stored for 400 days",
         dependencies=[Depends(require(Scope.OPERATOR))],
     )
     async def list_audit(

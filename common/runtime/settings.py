@@ -44,21 +44,27 @@ class LimitSettings(BaseSettings):
     max_held_bytes: int = Field(
         default=256 * 1024 * 1024,
         gt=0,
-        description="Most bytes of request bodies held at once; more are answered 503. A body "
-        "alone is always read. One that is read as a stream counts for 64 MiB at most.",
+        description=(
+            "Most bytes of request bodies in memory; more are answered 503. A single body is "
+            "always read. A body that is read as a stream counts for at most 64 MiB."
+        ),
     )
     max_requests: int = Field(
         default=1024,
         ge=1,
-        description="Most requests worked on at once; more are answered 503. Long polls "
-        "(`wait_s`), `/healthz`, `/readyz` and `/metrics` do not count.",
+        description=(
+            "Most requests in progress; more are answered 503. Long polls (`wait_s`), "
+            "`/healthz`, `/readyz` and `/metrics` do not count."
+        ),
     )
     max_connections: int = Field(
         default=8192,
         ge=1,
-        description="Most open connections. One more closes the one that has waited longest for "
-        "a request; where all have one in progress, it is answered 503. The number of open files "
-        "that the system allows, less 256, holds where it is smaller.",
+        description=(
+            "Most open connections. A further one closes the connection that has waited "
+            "longest for a request; if all have a request in progress, it is answered 503. "
+            "If the system allows fewer open files, that number less 256 applies."
+        ),
     )
     max_header_bytes: int = Field(
         default=64 * 1024,
@@ -74,8 +80,11 @@ class LimitSettings(BaseSettings):
     transfer_grace_s: float = Field(
         default=30.0,
         gt=0,
-        description="How long a request body may keep the service waiting, and how long an "
-        "answer may lie unread, beyond the time that `transfer_least_bytes_per_s` allows it.",
+        description=(
+            "How long a request body may keep the service waiting, and how long an answer "
+            "may remain unread, in addition to the time that `transfer_least_bytes_per_s` "
+            "allows."
+        ),
     )
     transfer_least_bytes_per_s: int = Field(
         default=1024,
@@ -168,8 +177,10 @@ class ServiceSettings(LimitSettings, TlsSettings):
     )
     confirm_key_changes: bool = Field(
         default=False,
-        description="Accept the next identity of another service only once a person has compared "
-        "its fingerprint (`tacit keys confirm`), also where it follows from the one before.",
+        description=(
+            "Accept the next identity of another service only after a person has compared "
+            "its fingerprint (`tacit keys confirm`), even if it follows from the earlier one."
+        ),
     )
     operator_token: SecretStr | None = Field(
         default=None,
@@ -256,8 +267,9 @@ class ConsoleSettings(ServiceSettings):
         default=1800,
         ge=60,
         le=43_200,
-        description="How long a session of the console lasts without a page looked at; at most 12 "
-        "hours in all.",
+        description=(
+            "How long a session of the console lasts without a request; at most 12 hours in total."
+        ),
     )
     oidc_issuer: str | None = Field(
         default=None,
@@ -272,8 +284,10 @@ class ConsoleSettings(ServiceSettings):
     oidc_scope: str = Field(
         default="openid",
         pattern=r"^openid( [!#-\[\]-~]+)*$",
-        description="Scopes that are asked for; some providers tell groups only with one of their "
-        "own (`openid groups`).",
+        description=(
+            "Scopes to request; some providers report groups only with a scope of their own "
+            "(`openid groups`)."
+        ),
     )
     oidc_groups_claim: str = Field(
         default="groups",
@@ -290,8 +304,10 @@ class ConsoleSettings(ServiceSettings):
         default=3600,
         ge=60,
         le=43_200,
-        description="How long after a sign-in at the provider it is asked again: by then a person "
-        "who left a group is out.",
+        description=(
+            "How long after a sign-in the provider is asked again; a person who has left a "
+            "group is then signed out."
+        ),
     )
 
     @model_validator(mode="after")
@@ -309,7 +325,7 @@ class ConsoleSettings(ServiceSettings):
         if not self.https and not is_loopback(self.public_url):
             raise ValueError("oidc_issuer needs a public_url that begins with https://")
         if not self.oidc_roles:
-            raise ValueError("oidc_issuer needs oidc_roles: without one nobody may sign in")
+            raise ValueError("oidc_issuer needs oidc_roles: without roles nobody can sign in")
         if not self.roles.issuperset(self.oidc_roles.values()):
             raise ValueError(f"oidc_roles has {' or '.join(sorted(self.roles))} alone here")
         return self

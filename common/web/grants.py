@@ -57,7 +57,7 @@ class JoinTokenExpired(Gone):
 
 class EnrolmentRefused(Invalid):
     name = "enrolment_refused"
-    title = "The enrolment is not what the join token allows"
+    title = "The enrolment is not what the join token permits"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class OpenGrant:
 
 class UnknownGrant(NotFound):
     name = "unknown_grant"
-    title = "There is no such grant, or it was used"
+    title = "There is no such grant, or it has been used"
 
 
 _ID_CHARACTERS: Final = 16

@@ -60,7 +60,9 @@ class Register:
         self.unread: dict[Connection, Unread] = {}
         """Connections with an answer that the client does not read fast enough."""
         self._closed = metrics.counter(
-            "connections_closed", "Connections closed for what they cost.", ("reason",)
+            "connections_closed",
+            "Connections closed because they used too many resources.",
+            ("reason",),
         )
         metrics.gauge("connections_open", "Open connections.").set_function(
             lambda: float(len(self.open))

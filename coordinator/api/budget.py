@@ -115,7 +115,7 @@ async def verification_of(
             if hash_kept is None:
                 break_found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
             elif hash_kept.hex() != head:
-                break_found = Break(seq, "the row has another hash than the one that was kept")
+                break_found = Break(seq, "the row's hash differs from the one that you kept")
     broken = (
         None if break_found is None else BrokenRow(row=break_found.seq, reason=break_found.reason)
     )
@@ -205,8 +205,9 @@ async def get_budget(
     query_id: Annotated[
         str | None,
         Parameter(
-            description="A query of mechanism local: its figures stand for curators that "
-            "declare none."
+            description=(
+                "A query of mechanism local: its figures are used for curators that declare none."
+            )
         ),
     ] = None,
     delta: Annotated[
@@ -221,7 +222,7 @@ async def get_budget(
     "/v1/budget/curators/{curator}",
     response_model_exclude_unset=True,
     tags=["budget"],
-    summary="One curator: where it stands and what it spent",
+    summary="One curator: its status and spending",
 )
 async def get_curator_budget(curator: str, services: Services, caller: Writer) -> CuratorBudget:
     async with services.database.reading() as transaction:
@@ -364,7 +365,7 @@ async def put_curator_limits(
     "/v1/rounds/{round_id}/acknowledgement",
     tags=["budget"],
     status_code=204,
-    summary="A party says whom of its curators it debited",
+    summary="A party reports which of its curators it debited",
     openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
 )
 async def acknowledge_round(
@@ -381,7 +382,10 @@ async def acknowledge_round(
     "/v1/acknowledgements",
     **gives(list[ItemAnswer]),
     tags=["budget"],
-    summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
+    summary=(
+        "Parties, each with its token, report which curators they debited in rounds; an "
+        "answer for each"
+    ),
     openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
 )
 async def acknowledge_rounds(request: Request, services: Services, _: Party) -> Response:
@@ -411,7 +415,9 @@ async def acknowledge_rounds(request: Request, services: Services, _: Party) -> 
 @router.get(
     "/v1/budget/rounds/{round_id}",
     tags=["budget"],
-    summary="Whom a round charges here, against what its parties say they debited",
+    summary=(
+        "Which curators a round charges here, compared with what its parties report as debited"
+    ),
 )
 async def compare_round_debits(round_id: str, services: Services, _: Operator) -> DebitDifferences:
     async with services.database.reading() as transaction:
@@ -467,7 +473,7 @@ Alpha = Annotated[
 @router.get(
     "/v1/budget/proposals",
     tags=["budget"],
-    summary="Curators that an operator may want to look at, by what the ledger holds",
+    summary="Curators that an operator may want to examine, according to the ledger",
 )
 async def list_budget_proposals(
     services: Services, _: Operator, alpha: Alpha = 0.001

@@ -189,8 +189,10 @@ async def preview_job(request: Request, services: Services, _: Operator) -> JobP
     "/v1/jobs",
     **gives(ListOfJobs),
     tags=["jobs"],
-    summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
-    "that collect reports, for curators, long-polled by ETag",
+    summary=(
+        "Jobs, the newest first; `collecting=true` returns the signed descriptors of those "
+        "that collect reports, for curators, long-polled by ETag"
+    ),
 )
 async def list_jobs(
     request: Request,
@@ -279,7 +281,7 @@ async def follow_job(job_id: str, services: Services, _: Operator) -> StreamingR
     response_model_exclude_unset=True,
     tags=["jobs"],
     status_code=202,
-    summary="Cancel a job; what it was charged stays charged if noise was drawn",
+    summary="Cancel a job; if noise was drawn, its charge stays",
 )
 async def cancel_job(job_id: str, services: Services, _: Operator) -> Job:
     row = await cancel(services, job_id)

@@ -102,9 +102,7 @@ async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) 
         state = await services.ledger.current(transaction)
     window = plan.window or query.window
     if window is None:
-        raise WindowMissing(
-            "this query does not say which readings: give a window", pointer="/window"
-        )
+        raise WindowMissing("this query has no window of its own: give a window", pointer="/window")
     price = await apart(charging.price_of, query, operators)
     planned = plans.planned(state, price, window, services.clock.now())
     exceeded = shortages(state.limits, state.spending, planned)

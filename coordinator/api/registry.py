@@ -123,7 +123,7 @@ async def get_aggregator_identity(aggregator: str, services: Services) -> Respon
         rows = await store.list_aggregators(transaction)
     shown = {row.id: row.shown for row in rows}.get(aggregator)
     if shown is None:
-        raise UnknownAggregator("no chain of such an aggregator is known")
+        raise UnknownAggregator("no chain of this aggregator is known")
     return json_response(shown)
 
 
@@ -456,7 +456,7 @@ class RotationRequest(WireModel):
 @router.get(
     "/v1/storage-key",
     tags=["service"],
-    summary="Which storage key seals, and how far a rotation has come",
+    summary="Which storage key is in use, and the progress of a rotation",
 )
 async def get_storage_key(services: Services, _: Operator) -> StorageKeyState:
     return await status(services.database, services.resealing, services.storage_keys)

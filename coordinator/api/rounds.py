@@ -148,7 +148,7 @@ async def open_round(request: Request, services: Services, caller: Operator) -> 
     "/v1/rounds",
     **gives(ListOfRounds),
     tags=["rounds"],
-    summary="Rounds; `state=open` gives the signed descriptors, for curators",
+    summary="Rounds; `state=open` returns the signed descriptors, for curators",
 )
 async def list_rounds(
     request: Request,
@@ -313,7 +313,9 @@ async def ask_for_round_seals(round_id: str, services: Services, _: Operator) ->
     "/v1/rounds/{round_id}/refusal",
     tags=["rounds"],
     status_code=204,
-    summary="A party keeps curators of its own out of an open round, and says on which grounds",
+    summary=(
+        "A party keeps some of its curators out of an open round, and reports on which grounds"
+    ),
     openapi_extra=takes(Refusal, examples.REFUSAL),
 )
 async def refuse_round(request: Request, round_id: str, services: Services, caller: Party) -> None:
@@ -396,7 +398,10 @@ async def abort_round(round_id: str, services: Services, _: Operator) -> Respons
 @router.get(
     "/v1/rounds/{round_id}/received",
     tags=["rounds"],
-    summary="How far an open round is: whom it awaits, what every aggregator says it holds",
+    summary=(
+        "The progress of an open round: which curators have not answered, and what every "
+        "aggregator has"
+    ),
 )
 async def get_round_received(round_id: str, services: Services, _: Operator) -> Received:
     return await services.receiving_looks.look(round_id)

@@ -378,7 +378,7 @@ class Check:
             except (LookupError, ValueError, TypeError, ArithmeticError):
                 return Break(event.seq, "the row cannot follow from those before it")
             if expected is not None and event.seq == expected.seq and state.figures() != expected:
-                return Break(event.seq, "the stored state is not what the rows lead to")
+                return Break(event.seq, "the stored state differs from what the rows give")
         return None
 
     def end(self) -> Break | None:

@@ -150,7 +150,7 @@ async def _answers(lot: Sequence[_Waiting]) -> Sequence[ServiceResponse]:
     except ValidationError:
         step_answers = ()
     if len(step_answers) != len(lot):
-        raise AggregatorUnreachable("an aggregator gives answers of another form")
+        raise AggregatorUnreachable("an aggregator's answers have another form")
     return [ServiceResponse(item.status, {}, item.body.encode()) for item in step_answers]
 
 

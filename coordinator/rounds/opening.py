@@ -182,9 +182,7 @@ def _window(query: Query, window_asked: Window | None) -> Window:
             raise WindowFixed(pointer="/window")
         return query.window
     if window_asked is None:
-        raise WindowMissing(
-            "this query does not say which readings: give a window", pointer="/window"
-        )
+        raise WindowMissing("this query has no window of its own: give a window", pointer="/window")
     return window_asked
 
 

@@ -225,7 +225,7 @@ async def _verdicts(
     verdicts = answered(answers)
     if len(verdicts) < len(peers):
         if any(_lacks_shares(item) for item in answers):  # they are passed on once more
-            raise AggregatorUnreachable("verifier shares did not come as they were made")
+            raise AggregatorUnreachable("verifier shares were altered in transit")
         raise failure("the verdict", peers, answers)
     return verdicts
 

@@ -112,7 +112,7 @@ def add_console(app: FastAPI, settings: CuratorSettings) -> None:
 
 
 ROWS: Final = 50
-SAID: Final = {"enrolled": "It is enrolled: its curators take part from the next round on."}
+SAID: Final = {"enrolled": "It is enrolled: its curators participate from the next round on."}
 
 parties_router = console_router()
 

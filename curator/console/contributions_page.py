@@ -45,7 +45,7 @@ COLUMNS: Final = (
     *("readings_used", "readings_clamped", "refused_because"),
 )
 SAID: Final = {
-    "stopped": "It takes part in nothing from now on.",
+    "stopped": "It participates in nothing from now on.",
     "started": "Your stop was taken back.",
 }
 FILTERS: Final = {

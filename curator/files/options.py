@@ -63,8 +63,10 @@ class ImportOptions(BaseModel):
     )
     kind: str | None = Field(
         None,
-        description="delta: what was used in each interval; total_increasing: the meter's total; "
-        "instant: a power or level. Default: the register's",
+        description=(
+            "delta: the amount of each interval; total_increasing: the meter's total; "
+            "instant: a power or level. Default: the register's"
+        ),
     )
     rollover: str | None = Field(
         None, description="Of a counter: the value at which it begins again at 0"
@@ -97,7 +99,7 @@ class ImportOptions(BaseModel):
         "refuse", description="The repeated hour of a clock change: refuse, order, earlier, later"
     )
     offset_column: str | None = Field(
-        None, description="The column that tells the two passes of the repeated hour apart"
+        None, description="The column that distinguishes the two passes of the repeated hour"
     )
     stamp: str = Field("start", description="Which end of its interval a stamp names: start or end")
     start: str | None = Field(

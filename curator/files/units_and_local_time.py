@@ -23,8 +23,8 @@ from tacit.units import Kind
 from tacit.wire import Checked, WireModel, require
 
 SKIPPED: Final = "does not exist in the zone: the clocks skip it"
-TWICE: Final = "comes twice in the zone: give an offset, or say which is meant"
-DISORDER: Final = "comes twice in the zone, and the rows do not ascend there"
+TWICE: Final = "occurs twice in the zone: give an offset, or state which one is meant"
+DISORDER: Final = "occurs twice in the zone, and the rows do not ascend there"
 UNMARKED: Final = "has an offset that the zone does not have then"
 
 

@@ -232,7 +232,8 @@ def _item(
     name, booked = booked_as(measurement, register, kind)
     if measurement.relative and booked is Kind.DELTA:
         raise BadItem(
-            "an amount needs a time of its own: sent again, it would be booked twice", pointer="/t"
+            "an amount needs its own time: if it is sent again, it would be counted twice",
+            pointer="/t",
         )
     moment = measurement.time + (now if measurement.relative else 0)
     try:

@@ -110,7 +110,7 @@ class TopicRule(WireModel):
         require(
             not (amounts and self.time == RECEIVED),
             self,
-            "an amount needs a time of its own: delivered again, it would be booked twice",
+            ("an amount needs its own time: if it is delivered again, it would be counted twice"),
         )
         return self
 

@@ -388,7 +388,7 @@ async def get_policy(_: Operator, policies: PoliciesPart) -> Response:
 @router.put(
     "/v1/policy",
     **gives(Policy),
-    summary="Set the default policy; it holds from the next contribution on",
+    summary="Set the default policy; it applies from the next contribution on",
     openapi_extra=takes(Policy, examples.POLICY),
 )
 async def put_policy(request: Request, _: Operator, policies: PoliciesPart) -> Response:
@@ -421,7 +421,7 @@ async def get_own_policy(own: OwnCuratorPart, policies: PoliciesPart, of: Of = N
 @router.put(
     "/v1/curators/{curator_id}/policy",
     **gives(Policy),
-    summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
+    summary="Give a curator its own policy; an owner's is no wider than the operator's",
     openapi_extra=takes(Policy, examples.POLICY),
 )
 async def put_own_policy(request: Request, own: OwnCuratorPart, policies: PoliciesPart) -> Response:

@@ -187,7 +187,7 @@ async def get_contribution_transcript(
 
 @router.get(
     "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
-    summary="Which round was answered, and whose identities the answer went to",
+    summary="Which round was answered, and which identities received the answer",
     responses={200: {"model": Anchors}},
 )
 async def get_contribution_anchors(own: OwnCuratorPart, round_id: OfRound) -> Response:

@@ -494,7 +494,7 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
     """The reason, as the end of a sentence; `curator` is its key."""
     query, name = descriptor.query, descriptor.query.register_name
     if query.job is not None:
-        return "there is no record of what the job asks for"
+        return "there is no record that the job asks for"
     base = UNITS[query.unit].base
     key = await store.register_key(transaction, name, base)
     if key is None:
@@ -576,7 +576,7 @@ router = api_router()
 @router.get(
     "/v1/ledger/verification",
     tags=["owner"],
-    summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
+    summary="Verify every row of this process's ledger, and optionally a checkpoint that you kept",
 )
 async def verify_ledger(
     _: Operator,

@@ -317,7 +317,7 @@ class Contributor:
         check_opened(descriptor.opened, now)
         asks = self._steps is not None and step_of(descriptor.query) is not None
         if descriptor.query.every_record and not asks:
-            raise StepRefused("readings of a register may be left out: no step tells of records")
+            raise StepRefused("readings of a register can be omitted: no step asks for records")
         await self._identities.check(descriptor, party)
         consent.check_round(party, descriptor, now, self._restore)
         _check_parts(terms, party)

@@ -229,7 +229,7 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
     ):
         raise StepRefused("the job's terms are not those of its round")
     if step.step > terms.steps_at_most:
-        raise StepRefused("the job asks more steps than its terms say")
+        raise StepRefused("the job has more steps than its terms state")
     if (
         terms.epsilon <= 0
         or not job_charges(query, terms.epsilon, descriptor.operators)[PrivacyUnit.RECORD].verified
@@ -313,7 +313,7 @@ def _within(spends: PathSpends, record_sum: RecordSum, terms: JobTerms) -> bytes
     except NoSuchPaths as error:
         raise PathOverspent(str(error)) from None
     if after.most > terms.epsilon:
-        raise PathOverspent("the job's questions spend more along a path than its terms say")
+        raise PathOverspent("the job's questions spend more along a path than its terms state")
     return after.packed()
 
 

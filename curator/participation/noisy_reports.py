@@ -212,7 +212,7 @@ class Reporting:
         encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
         cost = encoding.cost
         if (cost is None) != (descriptor.stance == "paper"):
-            raise EncodingRefused("a figure holds in the sound stance, and only there")
+            raise EncodingRefused("a figure is verified in the sound stance only")
         if encoding.labelled != (descriptor.label is not None):
             raise EncodingRefused("no column but the one named as the label is sent as it is")
         if encoding.columns != len(descriptor.taken):

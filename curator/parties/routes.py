@@ -113,7 +113,7 @@ async def replace_identities(
 
 @router.get(
     "/v1/parties/identities",
-    summary="Parties whose next identity is not known to all their services yet",
+    summary="Parties whose next identity some of their services do not know yet",
 )
 async def list_identity_replacements(
     _: Operator, successions: SuccessionsPart
@@ -133,7 +133,7 @@ async def list_identity_replacements(
 
 @router.put(
     "/v1/parties/{party}/identity",
-    summary="Replace a stolen identity, with a join token whose grants do",
+    summary="Replace a stolen identity, with a join token whose grants replace it",
     openapi_extra=takes(JoinTokenRequest, examples.JOIN_TOKEN),
 )
 async def enrol_party_again(

@@ -92,7 +92,7 @@ async def get_records(curator_id: Identifier, caller: Owner, database: DatabaseP
 @router.delete(
     "/v1/curators/{curator_id}/records",
     status_code=204,
-    summary="Delete a curator's table; what was contributed stays as it was",
+    summary="Delete a curator's table; earlier contributions are not changed",
 )
 async def drop_records(own: OwnCuratorPart) -> None:
     async with own.changing() as (transaction, row, _):
@@ -141,7 +141,7 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
         sequences = readers[form](stream)
         universe, lists = sequences.universe, sequences.lists
     elif form == "spmf":
-        raise BadRecords("sets of items come as text or ndjson", pointer="/format")
+        raise BadRecords("sets of items must be text or ndjson", pointer="/format")
     else:
         reader = {"text": item_files.read_text, "ndjson": item_files.read_ndjson}
         sets = reader[form](stream)

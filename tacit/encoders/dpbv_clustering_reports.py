@@ -432,5 +432,5 @@ def read(document: Mapping[str, Any]) -> CellReports | PointReports | BitReports
         case _:
             raise EncodingRefused("the method is not known here")
     if fields:
-        raise EncodingRefused("the document says more than is known here")
+        raise EncodingRefused("the document has unknown fields")
     return reports

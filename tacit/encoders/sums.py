@@ -163,7 +163,7 @@ def check_query(query: Query, record_sum: RecordSum, records: int | None = None)
     counted = query.max_readings if records is None else records
     every = query.every_record is not None
     if every and counted < MOST_RECORDS:
-        raise SumRefused("the query leaves records out, and says that it does not")
+        raise SumRefused("the query omits records, but states that it does not")
     expected = query_fields(record_sum, query.privacy_unit.value, counted, every_record=every)
     for name, value in expected.items():
         if document.get(name) != value:

@@ -81,7 +81,7 @@ def _followed(
 
 class TranscriptNotAnchored(Forbidden):
     name = "transcript_not_anchored"
-    title = "The transcript rests on an identity that the trust file does not know"
+    title = "The transcript depends on an identity that the trust file does not have"
 
 
 class Pinned(WireModel):

@@ -63,7 +63,7 @@ class RuleNotMet(Conflict):
 
     name = "rule_not_met"
     title = (
-        "The disclosure rule is not met: the total is too small to tell that no share is too large"
+        "The disclosure rule is not met: the total is too small to rule out a share above the limit"
     )
 
 

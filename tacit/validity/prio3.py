@@ -400,7 +400,7 @@ class Prio3:
         if aggregator == 0:
             elements, valid = field.decode(secret)
             if not valid.all():
-                raise ValueError("an explicit share holds a word that is no field element")
+                raise ValueError("an explicit share has a word that is not an element of the field")
             measurement = elements[:, : circuit.measurement_length]
             proofs = elements[:, circuit.measurement_length :]
         else:

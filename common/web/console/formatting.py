@@ -117,7 +117,7 @@ def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
 def of_a_day(epsilon: str, delta: str) -> str:
     """What a cost means to curators that have the default policy."""
     if no_bound(epsilon):
-        return "By default curators refuse what has no bound."
+        return "By default curators refuse queries without bounds."
     day = ((CURATORS_DAY_EPSILON, epsilon), (CURATORS_DAY_DELTA, delta))
     fitting = [Fraction(limit) // Fraction(cost) for limit, cost in day if Fraction(cost)]
     if not fitting:

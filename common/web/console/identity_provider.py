@@ -67,7 +67,10 @@ class NoRole(Forbidden):
     """None of the person's groups has a role here."""
 
     name = "no_role"
-    title = "You are signed in at the identity provider, but none of your groups has a role here"
+    title = (
+        "You are signed in at the identity provider, but none of your groups has a role in "
+        "this service"
+    )
 
 
 SIGN_IN_FAILED: Final = (ProviderAway, ProviderRefused, StatementRefused, NoRole)

@@ -41,7 +41,7 @@ class HomeAssistantReader:
     def __init__(self, mapping: MeterMap) -> None:
         self.found = Found()
         if mapping.unit is None:
-            raise BadImport("is needed: what the statistics are in", pointer="/unit")
+            raise BadImport("is needed: the unit of the statistics", pointer="/unit")
         self._unit = mapping.unit
         self._register = mapping.register_name or units.DEFAULT
         unsuited = units.mismatch(self._register, self._unit)

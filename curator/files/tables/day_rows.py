@@ -101,7 +101,7 @@ def day_columns(
         times = [label for label in named[begin : end + 1] if label is not None]
         day_of_columns = _by_the_clock(begin, times, stamp)
         if any(label is not None for label in (*named[:begin], *named[end + 1 :])) and not columns:
-            raise NoDays("the columns that are times of day do not stand side by side")
+            raise NoDays("the columns with times of day are not adjacent")
     else:
         begin, end = columns or numbered
         if begin > end:
@@ -207,7 +207,7 @@ def _by_the_clock(
         earlier_labels.add(label)
     second = [wall for wall, again in walls if again]
     if len(second) != len(set(second)) or (second and ends):
-        raise NoDays("columns of the hour that comes twice are read where they name starts, twice")
+        raise NoDays("columns of the repeated hour are read if they name starts, twice")
     if [wall for wall, again in walls if not again] != sorted(
         wall for wall, again in walls if not again
     ):
@@ -230,7 +230,7 @@ def date_of(text: str, form: str | None) -> date:
         form_words = "in time_format" if form is not None else "YYYY-MM-DD: give time_format"
         raise BadItem(f"is not of the form {form_words}") from None
     if moment.time() != time() or moment.tzinfo is not None:
-        raise BadItem("has a time beside it, where a row is a day")
+        raise BadItem("is followed by a time, but a row is a day")
     return moment.date()
 
 
@@ -257,7 +257,7 @@ def begins(columns: DayColumns, day: date, zone: ZoneInfo, twice: Twice) -> DayB
         if not instants:
             absent[index] = f"the time {SKIPPED}"
         elif second and len(instants) == 1:
-            absent[index] = "the time comes once on this day, and the row has two values for it"
+            absent[index] = "the time occurs once on this day, but the row has two values for it"
         elif len(instants) == 2 and columns.passes == 1:
             chosen = int(twice is Twice.LATER)
             if twice not in (Twice.EARLIER, Twice.LATER):

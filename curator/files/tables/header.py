@@ -19,7 +19,7 @@ LONGEST_S: Final = 1 << 40
 """Beyond every time that a reading may have, and in microseconds below 2^62."""
 MANY_TIMES: Final = 12
 """This many columns whose names are times of day look like the intervals of a day."""
-LIKE_DAYS: Final = "this looks like a day a row: give layout day, with the timezone"
+LIKE_DAYS: Final = "this looks like a day per row: give layout day, with the timezone"
 
 
 @dataclass(frozen=True)

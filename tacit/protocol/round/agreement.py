@@ -131,7 +131,7 @@ _MEMBERS = b"tacit members v1"
 
 class ManifestRefused(Conflict):
     name = "manifest_refused"
-    title = "The manifest is not the one that the signed sets give"
+    title = "The manifest does not follow from the signed sets"
 
 
 class TooFewParticipants(Conflict):

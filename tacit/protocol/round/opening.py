@@ -172,7 +172,7 @@ def proved_total(
     for partial in partials:
         elements, valid = field.decode(np.frombuffer(partial, np.uint8)[np.newaxis])
         if not valid.all():
-            raise ValueError("a partial sum holds a word that is no element of the field")
+            raise ValueError("a partial sum has a word that is not an element of the field")
         shares.append(elements[:, :, 0])
     total = [
         value + moved for value, moved in zip(prio3.unshard_centred(shares), offset, strict=True)

@@ -195,7 +195,7 @@ async def test_a_state_of_another_ledger_is_a_break_though_it_is_signed(
     assert again.broken is not None
     assert (again.broken.seq, again.broken.reason) == (
         31,
-        "the stored state is not what the rows lead to",
+        "the stored state differs from what the rows give",
     )
     with pytest.raises(LedgerBroken):
         await append_by(again, database)

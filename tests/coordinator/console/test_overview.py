@@ -92,7 +92,7 @@ def test_a_price_is_told_by_the_day_of_a_curator() -> None:
         ("1.5", "0", "it refuses this"),
         ("0.3", "0.0000005", "2 such rounds"),
         ("0.3", "0.00001", "it refuses this"),
-        ("inf", "1", "refuse what has no bound"),
+        ("inf", "1", "refuse queries without bounds"),
     ):
         assert said in formatting.of_a_day(epsilon, delta)
     assert formatting.of_a_day("0", "0") == ""

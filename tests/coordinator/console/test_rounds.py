@@ -279,7 +279,7 @@ async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
 
 
 WRONG = (
-    ({}, "does not say which readings: give a window"),
+    ({}, "has no window of its own: give a window"),
     ({"start": "2026-01-01T00:00"}, "RFC 3339"),
     ({"start": "2026-01-01T01:00", "end": "2026-01-01T00:00"}, "must be after start"),
     ({"deadline_s": "soon"}, "must be whole seconds"),

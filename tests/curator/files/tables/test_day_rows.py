@@ -149,7 +149,7 @@ async def test_bad_rows_have_their_place_and_move_nothing(site: OpenSite) -> Non
     lines: list[tuple[list[str], int | None, str]] = [
         (["g-1", "2025-11-03", *good], None, ""),
         (["g-1", "3.11.2025", *good], 2, "is not of the form YYYY-MM-DD"),
-        (["g-1", "2025-11-05T06:00", *good], 2, "has a time beside it"),
+        (["g-1", "2025-11-05T06:00", *good], 2, "is followed by a time"),
         (["g-1", "2025-11-06", *good[:46]], 49, "the row has 46 values, and its day has 48"),
         (["g-1", str(SPRING), *good], 49, "the row has 48 values, and its day has 46"),
         (["g-1", "2025-11-07", *good, "1"], 51, "the row has 49 values, and its day has 48"),
