@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from fastapi import FastAPI
 from pydantic import SecretStr
 
 from aggregator.app import create_app as create_aggregator
+from common.runtime.clock import Clock, SystemClock
 from coordinator.settings import CoordinatorSettings
 from curator.app import create_app as create_curator
 from curator.settings import CuratorSettings
@@ -37,6 +38,20 @@ class Following(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return await httpx.ASGITransport(app=self._house.app).handle_async_request(request)
+
+
+COLLECTING_S: Final = 600
+"""How long a collection stays open, by a clock that is moved when everyone has reported."""
+
+
+class MovableClock(SystemClock):
+    """The machine's clock, moved ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        """The present, later by `ahead`."""
+        return super().now() + self.ahead
 
 
 class Site:
@@ -108,6 +123,19 @@ class Site:
         found: dict[str, Any] = (await self.house.ask("GET", f"/v1/jobs/{job_id}")).json()
         return found
 
+    async def collected(self, clock: MovableClock, job_id: str, parties: Sequence[str]) -> None:
+        """Move the clock past a collection's deadline once these curators' parties have decided and
+        delivered what they report."""
+        async with asyncio.timeout(300):
+            for name in parties:
+                state = "planned"
+                while state in ("planned", "prepared"):
+                    answer = (await self.own("GET", f"/v1/curators/{name}/reports")).json()
+                    states = [each["state"] for each in answer["reports"] if each["job"] == job_id]
+                    state = states[0] if states else "planned"
+                    await asyncio.sleep(0.05)
+        clock.ahead += timedelta(seconds=COLLECTING_S)
+
     async def finished(self, job_id: str, timeout_s: float = 60) -> dict[str, Any]:
         """A job at its end."""
         async with asyncio.timeout(timeout_s):
@@ -136,7 +164,9 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncIterator[Site]:
+async def site(
+    folder: Path, aggregators: int = 3, clock: Clock | None = None, **changes: Any
+) -> AsyncIterator[Site]:
     """Running services; nothing is left of them afterwards."""
     async with AsyncExitStack() as stack:
         wires: dict[str, Wire] = {}
@@ -145,7 +175,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             address = f"http://aggregator-{index}.test"
             peer = aggregator_settings(index, folder, public_url=address)
             await migrated(peer)
-            app = create_aggregator(peer)
+            app = create_aggregator(peer, clock=clock)
             await stack.enter_async_context(app.router.lifespan_context(app))
             wires[address] = Wire(app)
             direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
@@ -157,7 +187,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             poll_s=0.05,
             patience_s=20.0,
         )
-        house = House(own, Federation(*clients), list(wires.values()), wires, None)
+        house = House(own, Federation(*clients), list(wires.values()), wires, clock)
         await house.start()
         stack.push_async_callback(house.stop)
         await house.pair()
@@ -175,7 +205,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
         )
         transports: dict[str, httpx.AsyncBaseTransport] = {COORDINATOR: Following(house), **wires}
         await migrated(settings)
-        app = create_curator(settings, transports=in_process(transports))
+        app = create_curator(settings, clock=clock, transports=in_process(transports))
         await stack.enter_async_context(app.router.lifespan_context(app))
         client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app),

@@ -10,7 +10,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -22,7 +22,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.services import Jobs
 from curator.store.tables import noisy_reports
-from tests.e2e.federation import Following, Site, site
+from tests.e2e.federation import COLLECTING_S, Following, MovableClock, Site, site
 from tests.e2e.test_federated_jobs import BOX, CENTRES, HOSTED, LONE, blobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -33,8 +33,10 @@ FEDERATION: dict[str, Any] = {
     "columns": ["a", "b"],
     "min_participants": 40,
     "n_max": 100,
-    "deadline": 4,
+    "deadline": COLLECTING_S,
 }
+CLOCK: Final = MovableClock()
+PARTIES: Final = (*LONE, HOSTED[0])
 AGREED: dict[str, Any] = {"record": {"period": {"epsilon": "40"}}}
 
 
@@ -51,7 +53,7 @@ def asked(stance: str = "sound", **params: Any) -> dict[str, Any]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Everybody, with rows, and agreed."""
-    async with site(tmp_path_factory.mktemp("reports")) as running:
+    async with site(tmp_path_factory.mktemp("reports"), clock=CLOCK) as running:
         await running.enrol("host", HOSTED)
         for name in LONE:
             await running.enrol(name)
@@ -59,6 +61,12 @@ async def it(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             await running.give(name, ["b", "a"], blobs(ROWS, number))
         await running.agree("dpbv-clustering", "graph-random-matrix", **AGREED)
         yield running
+
+
+async def result(it: Site, job: str) -> dict[str, Any]:
+    """The result of a job that must succeed, once everyone has reported."""
+    await it.collected(CLOCK, job, PARTIES)
+    return await it.result(job)
 
 
 async def labels(it: Site, job: str) -> list[list[str]]:
@@ -71,7 +79,7 @@ async def labels(it: Site, job: str) -> list[list[str]]:
 async def test_cells(it: Site) -> None:
     before = await spent(it)
     job = await it.ask(asked(method="grid-ldp", cells_per_axis=4))
-    found = await it.result(job["id"])
+    found = await result(it, job["id"])
     summary = found["summary"]
     assert (summary["method"], summary["columns"]) == ("grid-ldp", ["a", "b"])
     centres = np.array(sorted(summary["centres"]))
@@ -109,7 +117,7 @@ async def test_points_are_sent_once_also_where_the_answer_is_lost(
     monkeypatch.setattr(Following, "handle_async_request", lose_first)
     before = await spent(it)
     job = await it.ask(asked(method="laplace-points", epsilon="8"))
-    found = await it.result(job["id"])
+    found = await result(it, job["id"])
     assert sum(found["summary"]["sizes"]) == 50 * ROWS
     assert len(sent) > 4
     assert len(set(sent)) == 4  # four parties
@@ -151,7 +159,7 @@ async def test_a_graph_that_nobody_keeps(it: Site) -> None:
     }
     made = await it.ask(job)
     assert await it.ledger(LONE[0]) == before, "a preview spends nothing"
-    found = await it.result(made["id"])
+    found = await result(it, made["id"])
     assert found["summary"]["vertices"] == 48
     path = f"/v1/jobs/{made['id']}/files/"
     answer = await it.house.ask("GET", path + "vertices.csv")
@@ -180,7 +188,7 @@ async def test_a_graph_that_nobody_keeps(it: Site) -> None:
 
 async def test_bits_with_an_exact_account(it: Site) -> None:
     job = await it.ask(asked(method="dpbv-exact", s=64, epsilon="12"))
-    found = await it.result(job["id"])
+    found = await result(it, job["id"])
     assert found["summary"]["method"] == "dpbv-exact"
     assert sum(found["summary"]["sizes"]) == 50 * ROWS
     report = await it.report(job["id"])
@@ -195,17 +203,19 @@ async def test_bits_with_an_exact_account(it: Site) -> None:
 async def test_the_stance_paper_needs_a_policy_that_allows_it(it: Site) -> None:
     bits = asked("paper", s=200, epsilon_bit="2")
     before = await it.ledger(LONE[0])
-    job = await it.ask({**bits, "federation": {**FEDERATION, "deadline": 2}})
+    job = await it.ask(bits)
+    await it.collected(CLOCK, job["id"], PARTIES)
     ended = await it.finished(job["id"])
     assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
     assert await it.ledger(LONE[0]) == before
     await it.agree("dpbv-clustering", **AGREED, allow_unverified=True, stances=["sound"])
-    job = await it.ask({**bits, "federation": {**FEDERATION, "deadline": 2}})
+    job = await it.ask(bits)
+    await it.collected(CLOCK, job["id"], PARTIES)
     assert (await it.finished(job["id"]))["state"] == "failed"
     assert await it.ledger(LONE[0]) == before
     await it.agree("dpbv-clustering", **AGREED, allow_unverified=True)
     job = await it.ask(bits)
-    found = await it.result(job["id"])
+    found = await result(it, job["id"])
     assert found["summary"]["method"] == "dpbv"
     lines = await labels(it, job["id"])
     order = {name: number for number, name in enumerate((*LONE, *HOSTED))}
@@ -234,6 +244,7 @@ async def test_an_aggregation_is_cancelled_within_two_seconds(it: Site) -> None:
     """500 records, 4096 bits each, a hundred starts: minutes, unless it is stopped."""
     await it.agree("dpbv-clustering", **AGREED, allow_unverified=True)
     job = await it.ask(asked("paper", s=4096, k=100, n_init=100, max_iter=1000, epsilon_bit="0.01"))
+    await it.collected(CLOCK, job["id"], PARTIES)
     async with asyncio.timeout(60):
         while (await it.shown(job["id"]))["stage"] != "aggregating":
             await asyncio.sleep(0.05)

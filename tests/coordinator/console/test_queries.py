@@ -132,7 +132,7 @@ async def test_a_step_with_a_fault_is_shown_again_as_it_was_typed(house: Houses)
         browser = await signed_in(it, "analyst")
         await browser.get(WIZARD)
         await go(browser, "5", **FIRST)
-        assert "Only an operator may make it" in browser.words()
+        assert "Only an operator may create it" in browser.words()
         assert "tacit query create query.json" in browser.words()
         await go(browser, "make")
         assert browser.page.status_code == 200
