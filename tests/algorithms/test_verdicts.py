@@ -174,30 +174,18 @@ def test_the_memory_of_a_universe(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_degrees_of_graphs() -> None:
+@pytest.mark.parametrize(("aim", "column"), [("degrees", 1), ("degree_sequence", 2)])
+def test_degrees_of_graphs(aim: Any, column: int) -> None:
+    """Of each vertex, and sorted."""
     words, errors = [], []
     for graph, epsilon in INPUTS:
-        asked = GraphParameters(epsilon=epsilon, labelling="id", aim="degrees")
+        asked = GraphParameters(epsilon=epsilon, labelling="id", aim=aim)
         found = run_graph(graph, asked, "sound", SequentialContext(test_seed=1))
         words.append(word(found.report.error))
         file = next(each for each in found.files if each.name == "degrees.csv")
         rows = [line.split(",") for line in file.content.decode().splitlines()[1:]]
-        noisy = np.array([float(row[1]) for row in rows])
-        true = _degrees(graph)
-        errors.append(float(np.sqrt(np.square(noisy - true).mean()) / true.mean()))
-    check(words, errors, 3)
-
-
-@pytest.mark.slow
-def test_sorted_degrees_of_graphs() -> None:
-    words, errors = [], []
-    for graph, epsilon in INPUTS:
-        asked = GraphParameters(epsilon=epsilon, labelling="id", aim="degree_sequence")
-        found = run_graph(graph, asked, "sound", SequentialContext(test_seed=1))
-        words.append(word(found.report.error))
-        file = next(each for each in found.files if each.name == "degrees.csv")
-        rows = [line.split(",") for line in file.content.decode().splitlines()[1:]]
-        estimates, true = np.array([float(row[2]) for row in rows]), np.sort(_degrees(graph))
+        estimates = np.array([float(row[column]) for row in rows])
+        true = _degrees(graph) if aim == "degrees" else np.sort(_degrees(graph))
         errors.append(float(np.sqrt(np.square(estimates - true).mean()) / true.mean()))
     check(words, errors, 3)
 
@@ -310,7 +298,7 @@ def test_clusters_of_noisy_bits() -> None:
 
 @pytest.mark.slow
 def test_items_of_sets() -> None:
-    """Of the 100 commonest items, all errors over all counts; so in the two tests that follow."""
+    """Of the 100 commonest items, all errors over all counts; so in the test that follows."""
     words, errors = [], []
     populations = (
         baskets(500, 50, 1, 0.5, 2),
@@ -336,27 +324,21 @@ SEQUENCES = (
 
 
 @pytest.mark.slow
-def test_items_of_sequences() -> None:
+@pytest.mark.parametrize("of", ["items", "beginnings"])
+def test_items_of_sequences(of: str) -> None:
     words, errors = [], []
     for data, epsilon in product(SEQUENCES, EPSILONS):
-        asked = NgramParameters(epsilon=epsilon, universe=data.universe)
-        found = run_ngrams(data, asked, "sound", SequentialContext(test_seed=1))
+        context, first = SequentialContext(test_seed=1), data.items
+        if of == "items":
+            grams = NgramParameters(epsilon=epsilon, universe=data.universe)
+            found, most = run_ngrams(data, grams, "sound", context), None
+        else:
+            tree = TreeParameters(epsilon=epsilon, universe=data.universe)
+            found, most = run_tree(data, tree, "sound", context), 1
+            first = data.items[data.starts[:-1][np.diff(data.starts) > 0]]
         words.append(word(found.report.error))
-        true = np.bincount(data.items, minlength=len(data.universe))
-        errors.append(_error_of_common(_counted(found, data.universe), true))
-    check(words, errors, 3)
-
-
-@pytest.mark.slow
-def test_beginnings_of_sequences() -> None:
-    words, errors = [], []
-    for data, epsilon in product(SEQUENCES, EPSILONS):
-        asked = TreeParameters(epsilon=epsilon, universe=data.universe)
-        found = run_tree(data, asked, "sound", SequentialContext(test_seed=1))
-        words.append(word(found.report.error))
-        first = data.items[data.starts[:-1][np.diff(data.starts) > 0]]
         true = np.bincount(first, minlength=len(data.universe))
-        errors.append(_error_of_common(_counted(found, data.universe, 1), true))
+        errors.append(_error_of_common(_counted(found, data.universe, most), true))
     check(words, errors, 3)
 
 

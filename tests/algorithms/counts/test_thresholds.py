@@ -1,17 +1,41 @@
-"""Thresholds by the noise that a sum holds. Spec: federated-counting, section 3."""
+"""Thresholds by the noise that a sum holds. Spec: federated-counting, section 3.
+
+What counting over curators will give, before anything is spent.
+
+Spec: federated-counting, sections 3 and 10.
+
+The errors that reports state of files of sequences hold for the files: of the items of each
+class of counts, 95 in 100 are off by what the class says. Spec: federated-counting, section 14.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from algorithms import catalogue
+from algorithms.contract import SequentialContext
 from algorithms.counts.contract import tail, threshold
+from algorithms.counts.released_files import Cut, errors_of_counts
+from algorithms.counts.rounds import Asking, forecast, mean_absolute_error
+from algorithms.sequential_ngram import Parameters
+from algorithms.sequential_ngram import algorithm as federated
+from algorithms.sequential_ngram.counts import ask
 from algorithms.sequential_ngram.settings import empty_threshold
+from algorithms.sequential_prefix_tree import Parameters as TreeParameters
+from algorithms.sequential_prefix_tree import algorithm as tree
 from algorithms.sequential_prefix_tree.parameters import count_test, item_multiple
 from algorithms.set_valued.settings import integer_test
+from reproduction.stand_in_data import bus
+from simulation.stand_in_data import metro
+from tacit.records.items import Sequences
 
 DRAWS = (Fraction(1), Fraction(3, 2), Fraction(3))
 
@@ -58,3 +82,129 @@ def test_wide_scales_are_rounded_upwards_only_a_little() -> None:
     narrow = threshold(Fraction(3), Fraction(4096), 1 / 18)
     wide = threshold(Fraction(3), Fraction(40_960), 1 / 18)
     assert 10 * (narrow - 1) <= wide <= 10 * narrow
+
+
+ASKING = Asking(Fraction(3), 3, 2, 100, 3600, 10**6)
+MSNBC = Parameters(universe=17, epsilon=Fraction(1), budget="uniform", l_max=20)
+
+
+def test_the_example_of_the_spec() -> None:
+    """Epsilon 1, l_max 20, n_max 5, c = 3, t_s = 2: b 100, error 188, threshold 387, 0.04 %."""
+    found = federated.ROUNDS.forecast(MSNBC, ASKING)  # type: ignore[misc]
+    assert found["rounds"] == 5
+    assert found["mean_absolute_error"] == "187.5"
+    assert found["smallest_count_that_shows"] == 387
+    assert found["smallest_share_that_shows"] == "0.000387"
+    steps = found["steps"]
+    assert [step["scale"] for step in steps] == ["100"] * 5
+    assert [step["words_expected_at_most"] for step in steps] == [17, 306, 4096, 4096, 4096]
+    assert found["bytes_of_a_curator"] == 8 * (3 * 17 + 306 + 3 * 4096) + 4 * 2 * 32
+    assert found["bytes_in_total"] == 100 * found["bytes_of_a_curator"]
+
+
+@pytest.mark.parametrize(("draws", "error"), [(1, 1), (Fraction(3, 2), 1.273), (3, 1.875)])
+def test_the_errors_of_the_spec(draws: Fraction, error: float) -> None:
+    assert mean_absolute_error(Fraction(draws), Fraction(1)) == pytest.approx(error, abs=5e-4)
+
+
+def test_the_error_is_that_of_drawn_noise() -> None:
+    """Three discrete Laplace draws in a sum: 10^5 sums, within 5 deviations."""
+    generator = np.random.default_rng(1)
+    p = 1 - np.exp(-1 / 50)
+    drawn = generator.geometric(p, (2, 3, 10**5)).sum(axis=1)
+    errors = np.abs(drawn[0] - drawn[1])
+    expected = mean_absolute_error(Fraction(3), Fraction(50))
+    assert abs(errors.mean() - expected) < 5 * errors.std() / 10**2.5
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"n_max": 1}, {"l_max": "auto"}, {"max_cells": 40}, {"epsilon": Fraction(1, 10)}]
+)
+def test_n_grams_are_asked_as_planned(more: dict[str, object]) -> None:
+    """The first question, and every later one, has the planned rate, reach and size at most."""
+    params = Parameters(**{"universe": 3, "epsilon": Fraction(1), "budget": "uniform"} | more)  # type: ignore[arg-type]
+    planned = federated.planned_questions(params, Fraction(3))
+    assert len(planned) == federated.planned(params)
+    state = federated.first(params, Fraction(3))
+    question = ask(state)
+    assert question is not None
+    assert planned[0].stage == question.stage
+    assert planned[0].scale == question.scale(0)
+    assert planned[0].most == question.sizes.sum()
+
+
+def test_trees_are_asked_as_planned() -> None:
+    params = TreeParameters(universe=6, epsilon=Fraction(1), height=3, fan_out=2)
+    planned = tree.planned_questions(params, Fraction(3))
+    assert [each.stage for each in planned][:3] == [
+        "groups of level 1",
+        "items of level 1",
+        "groups of level 2",
+    ]
+    assert sum(each.rate for each in planned) == 1
+    assert [each.most for each in planned] == [3, 6, 18, 36, 108, 216]
+    found = forecast(planned, ASKING)
+    assert found["rounds"] == tree.planned(params) == 6
+
+
+NGRAMS, TREES = "sequential-ngram", "sequential-prefix-tree"
+STATED = {NGRAMS: "items", TREES: "first_items"}
+
+
+@pytest.mark.parametrize(("name", "data", "epsilon"), [(NGRAMS, metro, "0.5"), (TREES, bus, "2")])
+def test_the_stated_errors_hold_for_the_file(name: str, data: Any, epsilon: str) -> None:
+    held = data(8_000).dataset
+    algorithm = catalogue.find(name)
+    params = algorithm.params(epsilon=Fraction(epsilon), universe=held.universe)  # type: ignore[call-arg]
+    outcome = algorithm.run(held, params, "sound", SequentialContext(test_seed=1))
+    content = next(file for file in outcome.files if file.name == "synthetic.csv").content
+    place = {item: number for number, item in enumerate(held.universe)}
+    counts = np.zeros(len(place), np.int64)
+    for line in csv.DictReader(io.StringIO(content.decode())):
+        items = line["items"].split()
+        for item in items if name == NGRAMS else items[:1]:
+            counts[place[item]] += int(line["count"])
+    error = outcome.report.error
+    assert error is not None
+    _holds(
+        error[STATED[name]],
+        counts,
+        _true(held, outcome.result.get("l_max", 1), outcome.report.details),
+    )
+
+
+def _true(data: Sequences, first: int, details: dict[str, Any]) -> NDArray[np.int64]:
+    """Occurrences of each item among the first so many of each sequence, times the stretch."""
+    places = np.arange(data.items.size) - np.repeat(data.starts[:-1], np.diff(data.starts))
+    counted = np.bincount(data.items[places < first], minlength=len(data.universe))
+    return np.rint(counted * float(details.get("stretch", 1))).astype(np.int64)
+
+
+def _holds(stated: Any, counts: NDArray[np.int64], true: NDArray[np.int64]) -> None:
+    """By true and by released counts, 95 in 100 less four standard errors."""
+    for each in stated:
+        low, high = each["off_by_95"]
+        last = math.inf if each["count_to"] is None else each["count_to"]
+        for by in (true, counts):
+            inside = (by >= each["count_from"]) & (by <= last)
+            number = int(inside.sum())
+            error = (counts - true)[inside]
+            held = int(((error >= low) & (error <= high)).sum())
+            assert held >= 0.95 * number - 4 * math.sqrt(0.0475 * number), each
+
+
+def test_a_cut_and_a_factor_are_in_the_errors() -> None:
+    """A file that drops what is below 50 and has nine tenths of the rest."""
+    noisy = np.array([60.0, 80, 120, 500, 900, 1_000, 5_000])
+    found = errors_of_counts(noisy, np.rint(0.9 * noisy), 5.0, 1.0, Cut(50.0, 20))
+    by_first = {each.first: each for each in found}
+    assert by_first[0].low == pytest.approx(-50 - 5 * math.log(10), abs=1)
+    assert by_first[10].bias == pytest.approx(-19, abs=2)
+    assert by_first[300].bias == pytest.approx(-65, abs=3)
+    assert by_first[300].low < -0.1 * 900
+    more = errors_of_counts(noisy, np.rint(0.9 * noisy), 5.0, 4.0, Cut(50.0, 20))
+    assert more[-1].deviation > found[-1].deviation
+
+
+def test_nothing_counted_nothing_stated() -> None:
+    assert errors_of_counts(np.zeros(0), np.zeros(0), 5.0, 1.0) == ()

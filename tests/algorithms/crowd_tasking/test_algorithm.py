@@ -168,17 +168,6 @@ def test_rows_that_do_not_fit(dataset: Any, changes: dict[str, Any]) -> None:
         run(dataset, params(**changes), "sound", context())
 
 
-@pytest.mark.parametrize("stance", STANCES)
-def test_a_seed_repeats_a_job(stance: Any) -> None:
-    given = params(epsilon="5", T=30)
-    first, again, other = (
-        published(run(series(rates()), given, stance, context(seed)))
-        for seed in (SECRET, SECRET, bytes(32))
-    )
-    assert first == again
-    assert first[0] != other[0]
-
-
 def test_rows_in_any_order_give_one_outcome() -> None:
     whole = series(rates(5, 6))
     order = np.argsort(-whole.rounds * 7 + whole.users.codes * 3, kind="stable")

@@ -26,7 +26,6 @@ from algorithms.set_valued.counts import (
     root_cut,
     split_of,
 )
-from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import (
     RowCap,
     Settings,
@@ -355,10 +354,3 @@ def test_too_many_rows() -> None:
             released(
                 nothing, Taxonomy(11, 4), Settings(HALF, law, max_rows=cap), SequentialContext()
             )
-
-
-def test_duplicates_and_empty_records_are_counted_apart() -> None:
-    data = Transactions.of([["b", "a", "b"], [], ["b"], []], ["a", "b"])
-    masks = record_masks(data, ("b", "a"), Taxonomy(2, 2), SequentialContext())
-    assert (masks.merged, masks.empty, masks.records) == (1, 2, 2)
-    assert masks.masks.tolist() == [0b11, 0b01]

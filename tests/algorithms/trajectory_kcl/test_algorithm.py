@@ -1,23 +1,47 @@
-"""The job of (K,C)_L: parameters, datasets, what is published and what the report says."""
+"""The job of (K,C)_L: parameters, datasets, what is published and what the report says.
+
+Long paths: what cannot be enumerated is counted and refused, before it is enumerated.
+
+Pictures of the published table show its pairs, and nothing else.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from fractions import Fraction
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Outcome, SequentialContext, ValueUnknown
+from algorithms import catalogue
+from algorithms.contract import Outcome, SequentialContext, Stance, ValueUnknown
 from algorithms.datasets.trajectories import Trajectories, read_ndjson
 from algorithms.trajectory_kcl import ALGORITHM
+from algorithms.trajectory_kcl.algorithm import (
+    MOST_PLACES,
+    MOST_TIMES,
+    pairs_by_place_and_time,
+    plots_of,
+)
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters, code
+from algorithms.trajectory_kcl.parameters import (
+    BadGrid,
+    MissingSensitive,
+    Model,
+    PairTable,
+    Parameters,
+    TooManySequences,
+    code,
+)
 from reproduction.trajectory_kcl import SENSITIVE
 from tacit.errors import Invalid
 from tacit.report.text import plain_words
+from tests.algorithms.outcomes import names_drawn
 from tests.algorithms.trajectory_kcl.tables import (
     B3,
     MODEL_51,
@@ -247,3 +271,111 @@ def test_all_records_are_shuffled_alike() -> None:
         order = shuffled(8, SequentialContext(test_seed=seed).noise("rows"))
         places[order.tolist().index(0)] += 1
     assert ((places - 250) ** 2 / 250).sum() < 42.0
+
+
+KCL = catalogue.find("trajectory-kcl")
+
+
+def path_lines(records: int, pairs: int) -> str:
+    path = [["p", step] for step in range(pairs)]
+    return (json.dumps({"path": path}, separators=(",", ":")) + "\n") * records
+
+
+def same(records: int, pairs: int) -> Trajectories:
+    return read_ndjson(io.BytesIO(path_lines(records, pairs).encode()))
+
+
+def asked(**changes: Any) -> Parameters:
+    return Parameters(**({"K": 2, "L": 3, "sensitive_values": ()} | changes))
+
+
+@pytest.mark.parametrize(("pairs", "longest"), [(6, 3), (6, None), (40, 2), (1, None), (0, None)])
+def test_how_many_sequences_a_path_has(pairs: int, longest: int | None) -> None:
+    model = Model(2, asked().C, longest)
+    most = pairs if longest is None else longest
+    every = sum(1 for size in range(1, most + 1) for _ in combinations(range(pairs), size))
+    assert model.sequences(pairs, 10**9) == every
+    assert model.sequences(pairs, every) == every
+
+
+def test_more_than_the_limit_is_not_counted_to_the_end() -> None:
+    assert model_of_all().sequences(10**9, 2 * 10**9) > 2 * 10**9
+
+
+def model_of_all() -> Model:
+    return asked(L="all").model
+
+
+@pytest.mark.parametrize(
+    ("pairs", "longest", "stance"),
+    [(40, "all", "sound"), (4_000, 3, "paper"), (80_000, 1, "sound")],
+)
+def test_three_long_records_are_refused_before_they_are_queued(
+    pairs: int, longest: int | str, stance: Stance
+) -> None:
+    data = same(3, pairs)
+    with pytest.raises(TooManySequences) as refused:
+        KCL.check(data, asked(L=longest), stance)
+    assert refused.value.pointer == "/params/L"
+    with pytest.raises(TooManySequences):
+        KCL.run(data, asked(L=longest), stance, SequentialContext())
+
+
+@pytest.mark.parametrize(("stance", "pairs", "longest"), [("sound", 600, 3), ("paper", 600, 3)])
+@pytest.mark.slow
+def test_what_memory_does_not_hold_is_refused_in_the_run(
+    stance: Stance, pairs: int, longest: int | str
+) -> None:
+    """Few enough to be counted, too many to be kept; nothing violates, so none is pruned."""
+    data = same(3, pairs)
+    KCL.check(data, asked(L=longest), stance)
+    with pytest.raises(TooManySequences):
+        KCL.run(data, asked(L=longest), stance, SequentialContext())
+
+
+def test_long_paths_with_few_sequences_are_published() -> None:
+    """The control: the same length, within the limits."""
+    found = KCL.run(same(3, 1_000), asked(L=1), "sound", SequentialContext())
+    assert found.result["instances"] == 3_000
+
+
+def table_of(paths: list[list[tuple[str, float]]]) -> PairTable:
+    text = "".join(json.dumps({"path": path}) + "\n" for path in paths)
+    return code(read_ndjson(io.BytesIO(text.encode())), ()).table
+
+
+def test_the_picture_counts_what_the_file_publishes() -> None:
+    params = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE)
+    outcome = ALGORITHM.run(dataset_51(), params, "sound", SequentialContext(test_seed=1))
+    [file] = outcome.files
+    records = [json.loads(line) for line in file.content.splitlines()]
+    told = Counter((place, f"{time:g}") for record in records for place, time in record["path"])
+    places, times, counts = pairs_by_place_and_time(
+        code(read_ndjson(io.BytesIO(file.content)), SENSITIVE).table
+    )
+    drawn = {
+        (place, time): int(counts[row, column])
+        for row, place in enumerate(places)
+        for column, time in enumerate(times)
+    }
+    assert +Counter(drawn) == told
+    assert names_drawn("trajectory-kcl", outcome.plots) == ["pairs", "lengths"]
+
+
+def test_the_fullest_places_are_drawn_and_times_put_together() -> None:
+    paths = [[(f"p{place:02}", place + step / 64)] for place in range(40) for step in range(place)]
+    places, times, counts = pairs_by_place_and_time(table_of(paths))
+    assert places == [f"p{place:02}" for place in range(39, 39 - MOST_PLACES, -1)]
+    assert len(times) == MOST_TIMES
+    assert counts.shape == (MOST_PLACES, MOST_TIMES)
+    assert counts.sum(axis=1).tolist() == list(range(39, 39 - MOST_PLACES, -1))
+
+
+def test_a_place_is_drawn_as_it_is_called() -> None:
+    table = table_of([[("$\\frac{1", 1.0)], [("<b>", 2.0)]])
+    assert names_drawn("trajectory-kcl", plots_of(table, table.rows)) == ["pairs", "lengths"]
+
+
+def test_a_table_without_pairs_has_lengths_alone() -> None:
+    table = table_of([[], []])
+    assert names_drawn("trajectory-kcl", plots_of(table, table.rows)) == ["lengths"]

@@ -1,7 +1,11 @@
-"""Amounts of a ledger: scaled up, bounded, and shown as decimals."""
+"""Amounts of a ledger: scaled up, bounded, and shown as decimals.
+
+The least delta that is stated, and how a delta is shown.
+"""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from math import factorial
 
@@ -10,11 +14,14 @@ import pytest
 from tacit.accounting.amounts import (
     FEMTO,
     MOST_RHO,
+    SMALLEST_DELTA,
     UNVERIFIED,
     Amount,
     Cost,
+    debited_delta,
     format_amount,
     format_both,
+    format_delta,
     format_femto,
     format_micro,
     pure_rho,
@@ -95,3 +102,27 @@ def test_the_zcdp_of_each_kind_of_release() -> None:
     assert Cost(Fraction(3), millionth).zcdp == (Fraction(3), millionth)
     assert Cost(Fraction(5), millionth, Fraction(1, 3)).zcdp == (Fraction(1, 3), nothing)
     assert UNVERIFIED.zcdp is None
+
+
+@pytest.mark.parametrize(
+    ("delta", "shown"),
+    [
+        ("0", "0"),
+        ("1e-284", "1e-30"),
+        ("1e-30", "1e-30"),
+        ("1", "1"),
+        ("0.12341", "0.1235"),
+        ("0.00012341", "0.0001235"),
+        ("0.0001", "0.0001"),
+        ("0.00009999", "0.00009999"),
+        ("0.000000012341", "1.235e-8"),
+    ],
+)
+def test_deltas_are_shown_with_four_digits_rounded_up(delta: str, shown: str) -> None:
+    assert format_delta(Decimal(delta)) == shown
+
+
+def test_a_debited_delta_is_0_or_at_least_the_smallest() -> None:
+    assert debited_delta(Decimal(0)) == 0
+    assert debited_delta(Decimal("1e-284")) == Fraction(SMALLEST_DELTA) == Fraction(1, 10**30)
+    assert debited_delta(Decimal("0.125")) == Fraction(1, 8)

@@ -39,29 +39,6 @@ def test_honest_draws_of_shamir_count_what_a_manifest_is_sure_to_hold() -> None:
     assert found == {"a": 3, "b": 3, "c": 1, "d": 0, "e": 2}
 
 
-@pytest.mark.parametrize(
-    ("operators", "blind", "assumed"),
-    [
-        ("ABCDE", (4, None), (1, None)),
-        ("AABCD", (4, None), (2, "bring 2")),
-        ("AAABB", (3, None), (3, "bring 3")),
-        ("AAAAA", (5, "one operator runs 5"), (5, "one operator runs 5")),
-    ],
-)
-def test_an_operator_is_one_party(
-    operators: str, blind: tuple[int, str | None], assumed: tuple[int, str | None]
-) -> None:
-    q = distributed(collusion={"curators": 0, "aggregators": 1})
-    for scenario, (corrupt, reason) in (
-        (Scenario.BLIND_AGGREGATORS, blind),
-        (Scenario.ASSUMED, assumed),
-    ):
-        found = honest_draws(q, scenario, None, tuple(operators))
-        assert found.corrupt_aggregators == corrupt
-        assert found.aggregators == 5 - corrupt
-        assert (found.fallen is None) if reason is None else (reason in (found.fallen or ""))
-
-
 UNSHARED = {"mechanism": "local", "epsilon_i": "1", "sharing": "none", "aggregators": 1}
 
 

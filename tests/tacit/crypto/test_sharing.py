@@ -103,16 +103,6 @@ def test_seeds_and_the_rest_give_the_values_back(shared, uniform):
         assert (shared.combine({index: partials[index] for index in quorum}) == totals).all()
 
 
-def test_the_rest_of_shamir_lies_on_the_polynomial_of_its_specification():
-    """k = 3 of 5: pieces 1 and 2 are drawn, and some polynomial of degree 2 gives all."""
-    shared, value = Shamir(3, 5), -987_654_321
-    drawn = [shared.expand(bytes([place]) * 32, 1) for place in (1, 2)]
-    rest = shared.rest(ints([value]), drawn)
-    pieces = {place + 1: int(piece[0]) for place, piece in enumerate([*drawn, *rest])}
-    for quorum in itertools.combinations(pieces, 3):
-        assert combine_shamir({x: pieces[x] for x in quorum}) == value
-
-
 def test_what_a_seed_stands_for():
     """AES-256 of the counter under the seed (NIST SP 800-38A), little-endian; for the field its top
     57 bits, those from p on passed over."""

@@ -1,4 +1,7 @@
-"""Chains of identities: what a party that anchored one document accepts, and what it refuses."""
+"""Chains of identities: what a party that anchored one document accepts, and what it refuses.
+
+Links between the keys of a party, and what leads nowhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tacit.crypto.signing import HybridIdentity, SignatureStripped, fingerprint
+from tacit.crypto.signing import HybridIdentity, Identity, SignatureStripped, fingerprint
 from tacit.errors import DomainError
 from tacit.protocol.identities import (
     IDENTITY_LABEL,
@@ -34,6 +37,13 @@ from tacit.protocol.identities import (
     confirm,
     follow,
     succeed,
+)
+from tacit.protocol.party_identities import (
+    PartyChain,
+    PartySuccession,
+    SignedPartySuccession,
+    follow_party,
+    succeed_party,
 )
 
 NOW = datetime(2031, 5, 1, tzinfo=UTC)
@@ -387,3 +397,95 @@ def test_a_second_document_or_successor_forks_what_was_followed() -> None:
         kept.check_key(key(1), NOW)
     with pytest.raises(IdentityForked):
         followed(kept, shown(0, 1))
+
+
+LATER = datetime(2026, 1, 1, tzinfo=UTC)
+KEYS = [Identity.from_bytes(bytes([number + 1]) * 32) for number in range(5)]
+
+
+def party_link(old: int, new: int, **changes: Any) -> SignedPartySuccession:
+    values: dict[str, Any] = {
+        "deployment": "demo",
+        "party": "meter-1",
+        "replaced": KEYS[old].fingerprint,
+        "identity_key": KEYS[new].public_key,
+        "effective": LATER,
+        "overlap_until": LATER + timedelta(days=7),
+        **changes,
+    }
+    return succeed_party(PartySuccession.model_validate(values), KEYS[new], KEYS[old])
+
+
+def party_followed(
+    held: int, links: list[SignedPartySuccession], before: dict[int, int] | None = None
+) -> list[bytes]:
+    replaced = {KEYS[a].public_key: KEYS[b].public_key for a, b in (before or {}).items()}
+    chain = PartyChain(links=tuple(links))
+    found = follow_party("demo", "meter-1", KEYS[held].public_key, replaced, chain, LATER)
+    return [each.statement.identity_key for each in found]
+
+
+def test_a_chain_is_followed_from_wherever_a_roster_is() -> None:
+    chain = [party_link(0, 1), party_link(1, 2), party_link(2, 3)]
+    keys = [each.public_key for each in KEYS[1:4]]
+    assert party_followed(0, chain) == keys
+    assert party_followed(1, chain, {0: 1}) == keys[1:]
+    assert party_followed(1, chain) == keys[1:]  # it enrolled in the middle
+    assert party_followed(3, chain, {0: 1, 1: 2, 2: 3}) == []
+    with pytest.raises(KeyNotAnchored):
+        party_followed(4, chain)
+    with pytest.raises(KeyNotAnchored):  # of before
+        party_followed(3, chain[:2], {0: 1, 1: 2, 2: 3})
+
+
+def test_a_second_valid_link_is_a_fork_and_an_invalid_one_is_not() -> None:
+    with pytest.raises(IdentityForked):
+        party_followed(1, [party_link(0, 2)], {0: 1})
+    with pytest.raises(IdentityForked):
+        party_followed(0, [party_link(0, 1), party_link(0, 2)])
+    invalid = party_link(0, 2).model_copy(update={"old_signature": party_link(0, 3).old_signature})
+    with pytest.raises(SuccessionRefused):
+        party_followed(1, [invalid], {0: 1})
+    with pytest.raises(SuccessionRefused):  # back to a key of before
+        party_followed(1, [party_link(1, 0)], {0: 1})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"party": "meter-2"},
+        {"deployment": "other"},
+        {
+            "effective": LATER + timedelta(seconds=301),
+            "overlap_until": LATER + timedelta(days=1),
+        },
+    ],
+    ids=("party", "deployment", "future"),
+)
+def test_a_link_of_others_or_of_the_future_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SuccessionRefused):
+        party_followed(0, [party_link(0, 1, **changes)])
+
+
+@pytest.mark.parametrize("part", ["signature", "old_signature"])
+def test_both_keys_sign_every_field(part: str) -> None:
+    good = party_link(0, 1)
+    broken = bytearray(getattr(good, part))
+    broken[0] ^= 1
+    with pytest.raises(SuccessionRefused):
+        party_followed(0, [good.model_copy(update={part: bytes(broken)})])
+    longer = good.statement.model_copy(update={"overlap_until": LATER + timedelta(days=8)})
+    with pytest.raises(SuccessionRefused):
+        party_followed(0, [good.model_copy(update={"statement": longer})])
+    # what one key signed twice is no link
+    twice = succeed_party(good.statement, KEYS[1], KEYS[1])
+    with pytest.raises(SuccessionRefused):
+        party_followed(0, [twice])
+    assert fingerprint(KEYS[0].public_key) == good.statement.replaced
+
+
+def test_an_overlap_has_an_end() -> None:
+    with pytest.raises(ValueError, match="30 days"):
+        party_link(0, 1, overlap_until=LATER + timedelta(days=31))
+    with pytest.raises(ValueError, match="negative"):
+        party_link(0, 1, overlap_until=LATER - timedelta(seconds=1))

@@ -1,16 +1,36 @@
-"""Every rule of a query refuses at the field that breaks it; the canonical form is stable."""
+"""Every rule of a query refuses at the field that breaks it; the canonical form is stable.
+
+The count of curators with readings: one part more, with its own sensitivity, noise and price.
+
+Groups, families and jobs in queries and descriptors; what knows none of them is as it was.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tacit import sets
+from tacit.accounting.charges import unit_costs
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
+from tacit.query.functions import PRESENCE, decode, encode, local_sensitivities, parts
+from tacit.query.mechanisms import aggregator_plan
 from tacit.query.query import Query
 from tacit.query.terms import Layer, part_count
-from tests.tacit.examples import PLAIN, VARIANTS, fields, query
+from tacit.report.model import Subject
+from tacit.report.queries import query_report
+from tacit.units import NANO
+from tacit.wire import encode_binary
+from tests.tacit.examples import PLAIN, VARIANTS, fields, query, readings
+from tests.tacit.protocol.round.test_checks import bitmap, descriptor
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}
 TWO_LAYER = {
@@ -356,3 +376,138 @@ def test_equal_queries_have_one_hash_and_most_others_another():
     assert [hash(each) for each in again] == [hash(each) for each in asked]
     assert len({hash(each) for each in asked}) == len(asked)
     assert query(**NOISY) != query(**NOISY, deadline_s=61)
+
+
+NOISY_SUM: dict[str, Any] = {
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "collusion": {"curators": 0, "aggregators": 2},
+}
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_a_curator_counts_once_if_it_has_a_reading(kind: str) -> None:
+    columns = 2 if VARIANTS[kind].get("coordinates") == "values" else None
+    quantity = NANO if columns is None else (NANO, NANO)
+    rows = [(0, quantity, 0), (2, quantity, 5), (2, quantity, 6), (2, quantity, 7)]
+    given = readings(4, rows, columns)
+    plain = query(**VARIANTS[kind])
+    asked = query(**VARIANTS[kind], completeness="curators")
+    encoded = encode(asked, given)
+    assert encoded.values[:, -1].tolist() == [1, 0, 1, 0]
+    assert np.array_equal(encoded.values[:, :-1], encode(plain, given).values)
+    assert local_sensitivities(asked, given)[:, -1].tolist() == [1, 0, 1, 0]
+    total = encoded.values.sum(axis=0)
+    assert decode(asked, total) == {**decode(plain, total[:-1]), PRESENCE: "2"}
+
+
+@pytest.mark.parametrize("unit", ["curator", "record"])
+def test_it_is_paid_for_out_of_the_querys_epsilon(unit: str) -> None:
+    plain = query(**NOISY_SUM, privacy_unit=unit)
+    asked = query(**NOISY_SUM, privacy_unit=unit, completeness="curators", split=["0.9", "0.1"])
+    paid, before = (
+        {key: cost for key, cost in unit_costs(each).items() if key[0].value == unit}
+        for each in (asked, plain)
+    )
+    assert paid == before  # the price in the query's own unit is its epsilon, as before
+    plan = aggregator_plan(asked)
+    assert plan is not None
+    own = parts(asked)[-1]
+    assert (own.name, own.sensitivity, own.epsilon_share) == (PRESENCE, 1, Fraction(1, 10))
+    assert plan.scales[-1] == 10
+    report = query_report(asked, subject=Subject(kind="query", id="q"))
+    assert {each.part for each in report.sensitivity} == {"sum", PRESENCE}
+    assert [each.part for each in report.noise] == ["sum", PRESENCE]
+    assert report.error is not None
+    errors = {each["part"]: each for each in report.error["parts"]}
+    assert errors[PRESENCE]["unit"] == "1"
+    assert report.verified[-1].epsilon == "1"
+    assert any("completeness" in line for line in report.not_protected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"completeness": "readings"}, "completeness"),
+        ({**NOISY_SUM, "completeness": "curators", "split": ["1"]}, "split"),
+        ({**NOISY_SUM, "split": ["0.5", "0.5"]}, "split"),
+        ({"completeness": "curators", "job": "a-job"}, "job"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        query(**changes)
+    assert [each["loc"][0] for each in error.value.errors()] == [field]
+
+
+def test_a_descriptor_for_everyone_says_nothing_of_members() -> None:
+    assert b"members" not in descriptor().canonical()
+    assert descriptor().invited() is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"family_minimum": 3},
+        {"family": "f", "family_minimum": 0},
+        {"family": "f", "family_minimum": 10_000_001},
+        {
+            "family": "f",
+            "family_minimum": 3,
+            "collusion": {"curators": 3},
+            "min_participants": 4,
+        },
+        {"group": ""},
+        {"group": "a/b"},
+        {"job": "-"},
+    ],
+)
+def test_what_means_nothing_is_refused(changes: dict) -> None:
+    with pytest.raises(ValidationError) as error:
+        Query.model_validate_json(json.dumps(fields(**changes)))
+    (found,) = error.value.errors()
+    assert found["loc"][0] in ("family_minimum", "group", "job")
+
+
+def test_the_members_of_a_group_travel() -> None:
+    made = descriptor({"members": sets.compressed(bitmap(1, 5))}, group="g")
+    invited = made.invited()
+    assert invited is not None
+    assert np.flatnonzero(invited).tolist() == [1, 5]
+    back = RoundDescriptor.model_validate_json(made.canonical())
+    assert back == made
+    other = descriptor({"members": sets.compressed(bitmap(1, 6))}, group="g")
+    assert other.digest() != made.digest()
+
+
+@pytest.mark.parametrize(
+    ("members", "group"),
+    [
+        (None, "g"),
+        (sets.compressed(bitmap(1)), None),
+        (sets.compressed(bitmap()), "g"),
+        (sets.compressed(b"\x01"), "g"),
+        (sets.compressed(b"\x01\x10"), "g"),  # number 12 of 12
+        (b"no zlib", "g"),
+        (zlib.compress(bytes(10**6)), "g"),
+        (sets.compressed(bitmap(1)) + b"more", "g"),
+        (sets.compressed(bitmap(1))[:-2], "g"),
+    ],
+    ids=["none", "no group", "empty", "short", "stray", "text", "large", "longer", "cut"],
+)
+def test_members_that_are_no_bitmap_of_the_roster(members: bytes | None, group: str | None) -> None:
+    changes = {} if members is None else {"members": members}
+    with pytest.raises(ValidationError):
+        descriptor(changes, **({} if group is None else {"group": group}))
+    good = descriptor({"members": sets.compressed(bitmap(1))}, group="g")
+    text = json.loads(good.canonical())
+    text["query"]["group"] = group
+    text["members"] = None if members is None else encode_binary(members)
+    with pytest.raises(ValidationError):
+        RoundDescriptor.model_validate_json(json.dumps(text))
+
+
+def test_no_larger_bitmap_is_unpacked() -> None:
+    small = {"members": sets.compressed(bitmap(1)), "roster_size": 2**26 + 1}
+    with pytest.raises(ValidationError, match="at most 67108864"):
+        descriptor(small, group="g")
