@@ -108,7 +108,7 @@ class Site:
         found: dict[str, Any] = (await self.house.ask("GET", f"/v1/jobs/{job_id}")).json()
         return found
 
-    async def finished(self, job_id: str, timeout_s: float = 60) -> dict[str, Any]:
+    async def finished(self, job_id: str, timeout_s: float = 300) -> dict[str, Any]:
         """A job at its end."""
         async with asyncio.timeout(timeout_s):
             while (found := await self.shown(job_id))["state"] in ("queued", "running"):
