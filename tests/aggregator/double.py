@@ -65,7 +65,7 @@ from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary, parse_binary
-from tests.rules import ruled
+from tests.rules import energy_sum
 
 DEPLOYMENT = "test"
 SALT = bytes(range(32))
@@ -76,23 +76,11 @@ Share = Words | Seeds
 
 def query(**changes: Any) -> Query:
     """A small additive query of mechanism `exact`, with changes."""
-    base: dict[str, Any] = {
-        "name": "test",
-        "function": "sum",
-        "unit": "kWh",
-        "bounds": ["0", "5"],
-        "max_readings": 4,
-        "resolution": "0.001",
-        "mechanism": "exact",
-        "sharing": "additive",
-        "aggregators": 1,
-        "n_max": 1_000_000,
-        "deadline_s": 300,
-    }
+    base = {"mechanism": "exact", "aggregators": 1, "n_max": 1_000_000, "deadline_s": 300}
     merged = {**base, **changes}
     if merged["aggregators"] == 1 and "mechanism" not in changes:
         merged.update(mechanism="local", sharing="none", epsilon_i="1")
-    return Query.model_validate_json(_json(ruled(merged)))
+    return Query.model_validate_json(_json(energy_sum(**merged)))
 
 
 def vector(d: int, **changes: Any) -> Query:

@@ -35,11 +35,10 @@ from tacit.protocol.round.opening import open_sum
 from tacit.protocol.round.pieces import Piece, pack, piece_context, proof_context
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
-from tacit.validity.field import Elements, Rows
+from tacit.validity.field import Elements
 from tests.aggregator.double import SALT, Federation, Peer, Round, Sender, manifest_request, query
 
 OCTETS = "application/octet-stream"
-Plaintexts = tuple[Rows, ...]
 Lie = Callable[[list[bytearray]], None]
 """Changes the plaintexts of one contribution, one per aggregator, before they are sealed."""
 

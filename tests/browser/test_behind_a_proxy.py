@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from cli.services.deployment import ServiceAddress
 from tests.browser.conftest import PICTURES
 from tests.e2e.nginx import PREFIX, Behind, behind_nginx, nginx
+from tests.rules import energy_sum
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,21 +27,16 @@ pytestmark = [
 ]
 
 READINGS = {"a": "1", "b": "2", "c": "3.5"}
-QUERY: dict[str, Any] = {
-    "name": "behind-a-proxy",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "10"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "rule": {"min_participants": 2},
-    "sharing": "additive",
-    "aggregators": 2,
-    "min_participants": 3,
-    "n_max": 100,
-    "deadline_s": 20,
-}
+QUERY = energy_sum(
+    name="behind-a-proxy",
+    bounds=["0", "10"],
+    max_readings=1,
+    mechanism="exact",
+    aggregators=2,
+    min_participants=3,
+    n_max=100,
+    deadline_s=20,
+)
 
 
 ROLES = {

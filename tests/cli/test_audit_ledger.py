@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.services.deployment import Deployment
+from tests.rules import energy_sum
 
 SERVICES = ("coordinator", "curator")
 
@@ -64,21 +65,17 @@ def test_what_is_no_checkpoint_is_refused(
     audit(deployment, service, "--check", str(kept), code=2)
 
 
-ASKED: dict[str, Any] = {
-    "name": "own-ledger",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "1"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "local",
-    "epsilon_i": "0.5",
-    "sharing": "none",
-    "aggregators": 1,
-    "min_participants": 2,
-    "n_max": 1000,
-    "deadline_s": 2,
-}
+ASKED = energy_sum(
+    name="own-ledger",
+    bounds=["0", "1"],
+    mechanism="local",
+    epsilon_i="0.5",
+    sharing="none",
+    aggregators=1,
+    min_participants=2,
+    n_max=1000,
+    deadline_s=2,
+)
 WINDOW = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-01T01:00:00Z"}
 
 

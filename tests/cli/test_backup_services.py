@@ -24,24 +24,20 @@ from tacit.client.problems import RoundClosed
 from tests.cli.test_pairing import ROOT, tacit
 from tests.conftest import postgres_database, postgres_server
 from tests.e2e.world import FAST, World
+from tests.rules import energy_sum
 
 pytestmark = pytest.mark.slow
 
 CURATORS = [f"home-{index}" for index in range(4)]
-QUERY: dict[str, Any] = {
-    "name": "backup",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "1"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "rule": {"min_participants": 2},
-    "sharing": "additive",
-    "aggregators": 2,
-    "n_max": 1000,
-    "deadline_s": 4,
-}
+QUERY = energy_sum(
+    name="backup",
+    bounds=["0", "1"],
+    max_readings=1,
+    mechanism="exact",
+    aggregators=2,
+    n_max=1000,
+    deadline_s=4,
+)
 ROWS: dict[str, Any] = {
     "name": "rows",
     "kind": "numeric-table",

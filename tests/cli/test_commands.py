@@ -8,31 +8,24 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
 from tacit.report.figures import short
+from tests.rules import energy_sum
 
-QUERY: dict[str, Any] = {
-    "name": "feeder",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "layer": "aggregator",
-    "sharing": "additive",
-    "aggregators": 3,
-    "collusion": {"curators": 0, "aggregators": 1},
-    "min_participants": 100,
-    "n_max": 10000,
-    "deadline_s": 60,
-}
+QUERY = energy_sum(
+    name="feeder",
+    mechanism="distributed",
+    epsilon="1",
+    layer="aggregator",
+    collusion={"curators": 0, "aggregators": 1},
+    min_participants=100,
+    n_max=10000,
+    deadline_s=60,
+)
 
 
 WRONG = (

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from tests.cli.conftest import OPERATOR
+from tests.rules import energy_sum
 
 PARAMS: dict[str, Any] = {
     "sensor": {"name": "day", "coordinates": [{"name": "kwh", "lower": 0, "upper": 30}]},
@@ -25,20 +26,9 @@ FEDERATION: dict[str, Any] = {
     "min_participants": 20,
     "deadline": 600,
 }
-QUERY: dict[str, Any] = {
-    "name": "every-hour",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 100,
-    "deadline_s": 60,
-}
+QUERY = energy_sum(
+    name="every-hour", mechanism="distributed", epsilon="1", n_max=100, deadline_s=60
+)
 
 
 def tacit(*arguments: str, code: int = 0) -> str:

@@ -14,22 +14,17 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.services.deployment import Deployment
 from tests.cli.conftest import OPERATOR
+from tests.rules import energy_sum
 
-QUERY: dict[str, Any] = {
-    "name": "evening",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "min_participants": 3,
-    "n_max": 100,
-    "deadline_s": 20,
-}
+QUERY = energy_sum(
+    name="evening",
+    bounds=["0", "2"],
+    mechanism="distributed",
+    epsilon="1",
+    min_participants=3,
+    n_max=100,
+    deadline_s=20,
+)
 GONE = "00000000-0000-0000-0000-000000000000"
 IN_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": 0.5}, '/epsilon: must be a decimal string such as "0.5"'),

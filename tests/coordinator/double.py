@@ -25,7 +25,7 @@ from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.built_once import migrated
 from tests.in_process import in_process
-from tests.rules import ruled
+from tests.rules import energy_sum
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
 WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}
@@ -33,20 +33,7 @@ WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}
 
 def query(**changes: Any) -> dict[str, Any]:
     """A small query of mechanism `exact`, as JSON, with changes."""
-    base: dict[str, Any] = {
-        "name": "test",
-        "function": "sum",
-        "unit": "kWh",
-        "bounds": ["0", "5"],
-        "max_readings": 4,
-        "resolution": "0.001",
-        "mechanism": "exact",
-        "sharing": "additive",
-        "aggregators": 3,
-        "n_max": 100000,
-        "deadline_s": 300,
-    }
-    return ruled({**base, **changes})
+    return energy_sum(**{"mechanism": "exact", "n_max": 100000, "deadline_s": 300, **changes})
 
 
 STEPS = "/v1/rounds/steps"

@@ -26,25 +26,13 @@ from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tests.built_once import migrated
 from tests.curator.double import COORDINATOR, FakeWorld
-from tests.rules import RULE, ruled
+from tests.rules import RULE, energy_sum, ruled
 
 OPERATOR = "operator-token-of-the-curator-tests-0123456789"
 START = datetime(2025, 12, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
-PLAIN: dict[str, Any] = {
-    "name": "feeder-7",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 100_000,
-    "deadline_s": 3600,
-}
+PLAIN = energy_sum(name="feeder-7", n_max=100_000, deadline_s=3600) | {"mechanism": "exact"}
 NOISY: dict[str, Any] = {
     **PLAIN,
     "mechanism": "distributed",

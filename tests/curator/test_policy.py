@@ -169,6 +169,8 @@ def test_mechanisms_and_stances_are_those_listed() -> None:
     assert ground(policy(mechanisms=["exact"]), query(NOISY))[0] == "/mechanisms"
     assert ground(policy(stances=["sound"]), query(NOISY))[0] is None
     assert ground(policy(stances=["paper"]), query(NOISY))[0] == "/stances"
+    assert ground(policy(noises=["laplace"]), query(NOISY))[0] is None
+    assert ground(policy(noises=["gaussian"]), query(NOISY))[0] == "/noises"
 
 
 def test_only_agreed_queries_count_unless_any_is_accepted() -> None:

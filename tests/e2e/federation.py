@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from aggregator.app import create_app as create_aggregator
-from common.runtime.clock import Clock, SystemClock
+from common.runtime.clock import SystemClock
 from coordinator.settings import CoordinatorSettings
 from curator.app import create_app as create_curator
 from curator.settings import CuratorSettings
@@ -57,8 +57,10 @@ class MovableClock(SystemClock):
 class Site:
     """Everybody, and what an operator and the owners do."""
 
-    def __init__(self, house: House, curators: httpx.AsyncClient, app: FastAPI) -> None:
-        self.house, self.curators, self.app = house, curators, app
+    def __init__(
+        self, house: House, curators: httpx.AsyncClient, app: FastAPI, clock: MovableClock
+    ) -> None:
+        self.house, self.curators, self.app, self.clock = house, curators, app, clock
 
     async def own(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
         """A request to the curator service."""
@@ -123,20 +125,20 @@ class Site:
         found: dict[str, Any] = (await self.house.ask("GET", f"/v1/jobs/{job_id}")).json()
         return found
 
-    async def collected(self, clock: MovableClock, job_id: str, parties: Sequence[str]) -> None:
-        """Move the clock past a collection's deadline once these curators' parties have decided and
-        delivered what they report."""
+    async def collected(self, parties: Sequence[str], *jobs: str) -> None:
+        """Move the clock past these collections' deadline once these curators' parties have decided
+        and delivered what they report."""
         async with asyncio.timeout(300):
             for name in parties:
-                state = "planned"
-                while state in ("planned", "prepared"):
-                    answer = (await self.own("GET", f"/v1/curators/{name}/reports")).json()
-                    states = [each["state"] for each in answer["reports"] if each["job"] == job_id]
-                    state = states[0] if states else "planned"
+                done = 0
+                while done < len(jobs):
                     await asyncio.sleep(0.05)
-        clock.ahead += timedelta(seconds=COLLECTING_S)
+                    reports = (await self.own("GET", f"/v1/curators/{name}/reports")).json()
+                    states = [each["state"] for each in reports["reports"] if each["job"] in jobs]
+                    done = sum(state not in ("planned", "prepared") for state in states)
+        self.clock.ahead += timedelta(seconds=COLLECTING_S)
 
-    async def finished(self, job_id: str, timeout_s: float = 60) -> dict[str, Any]:
+    async def finished(self, job_id: str, timeout_s: float = 300) -> dict[str, Any]:
         """A job at its end."""
         async with asyncio.timeout(timeout_s):
             while (found := await self.shown(job_id))["state"] in ("queued", "running"):
@@ -164,10 +166,9 @@ class Site:
 
 
 @asynccontextmanager
-async def site(
-    folder: Path, aggregators: int = 3, clock: Clock | None = None, **changes: Any
-) -> AsyncIterator[Site]:
+async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncIterator[Site]:
     """Running services; nothing is left of them afterwards."""
+    clock = MovableClock()
     async with AsyncExitStack() as stack:
         wires: dict[str, Wire] = {}
         clients = []
@@ -213,4 +214,4 @@ async def site(
             headers={"Authorization": f"Bearer {CURATOR_OPERATOR}"},
         )
         await stack.enter_async_context(client)
-        yield Site(house, client, app)
+        yield Site(house, client, app, clock)

@@ -11,24 +11,18 @@ import pytest
 
 from tacit.wire import format_instant
 from tests.e2e.world import HOUR, World, world
+from tests.rules import energy_sum
 
 pytestmark = pytest.mark.slow
-QUERY: dict[str, Any] = {
-    "name": "street",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "0.5",
-    "sharing": "additive",
-    "aggregators": 3,
-    "collusion": {"aggregators": 2},
-    "min_participants": 2,
-    "n_max": 1000,
-    "deadline_s": 20,
-}
+QUERY = energy_sum(
+    name="street",
+    mechanism="distributed",
+    epsilon="0.5",
+    collusion={"aggregators": 2},
+    min_participants=2,
+    n_max=1000,
+    deadline_s=120,
+)
 
 
 async def acknowledged(it: World, round_id: str) -> dict[str, Any]:
@@ -38,12 +32,11 @@ async def acknowledged(it: World, round_id: str) -> dict[str, Any]:
         with it.real.coordinator.client() as client:
             return client.budget.round_charges(round_id)
 
-    for _ in range(200):
-        found: dict[str, Any] = await it.call(look)
-        if found["acknowledged_by"]:
-            return found
-        await asyncio.sleep(0.1)
-    raise TimeoutError("no acknowledgement came")
+    async with asyncio.timeout(120):
+        while not (found := await it.call(look))["acknowledged_by"]:
+            await asyncio.sleep(0.1)
+    told: dict[str, Any] = found
+    return told
 
 
 async def test_both_ledgers_agree_and_a_refresh_is_counted(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ async def ended(it: World, job: str) -> dict[str, Any]:
             found: dict[str, Any] = client.request("GET", f"/v1/jobs/{job}").json()
             return found
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             try:
                 found = await it.call(work)

@@ -69,7 +69,7 @@ async def test_a_schedule_counts_each_period_for_itself(it: Site) -> None:
     answer = await it.house.ask("POST", "/v1/job-schedules", json=asked)
     assert answer.status_code == 201, answer.text
     name = answer.json()["id"]
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         found: list[Any] = []
         while sum(each["state"] in ("succeeded", "failed") for each in found) < 2:
             await asyncio.sleep(0.2)

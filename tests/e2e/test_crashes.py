@@ -13,24 +13,14 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.world import World, world
+from tests.rules import energy_sum
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 CURATORS = [f"home-{index}" for index in range(8)]
-QUERY: dict[str, Any] = {
-    "name": "crash",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "1"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "rule": {"min_participants": 2},
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 1000,
-    "deadline_s": 4,
-}
+QUERY = energy_sum(
+    name="crash", bounds=["0", "1"], max_readings=1, mechanism="exact", n_max=1000, deadline_s=4
+)
 # A step is known by the request that carries it, at the service before which the proxy stands.
 STEPS = {
     "open": ("aggregator-1", "POST", "/v1/rounds"),
@@ -139,14 +129,14 @@ async def _killed(
         proxy.watch = watch
     try:
         round_id = await running.open(query)
-        await asyncio.wait_for(killed.wait(), 20)
+        await asyncio.wait_for(killed.wait(), 120)
     finally:
         for each in running.proxies.values():
             each.watch = None
         if seen_it:
-            await asyncio.wait_for(killed.wait(), 20)
+            await asyncio.wait_for(killed.wait(), 120)
             await running.restart(victim)
-    finished = await running.finish(round_id, 60)
+    finished = await running.finish(round_id)
     # sessions and seal keys, of which some are in memory alone, are among what was lost
     assert (await running.descriptor(round_id))["format"] == "tacit.round/1"
     if finished["state"] == "released":

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from curator.store.tables import noisy_reports
-from tests.e2e.federation import Site, site
+from tests.e2e.federation import COLLECTING_S, Site, site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,7 +28,7 @@ FEDERATION: dict[str, Any] = {
     "columns": ["x", "y"],
     "min_participants": 20,
     "n_max": 100,
-    "deadline": 3,
+    "deadline": COLLECTING_S,
 }
 TASK: dict[str, Any] = {
     "algorithm": "crowd-tasking",
@@ -45,11 +45,6 @@ TASK: dict[str, Any] = {
         "T": 6,
     },
     "federation": {**FEDERATION, "label": "activity"},
-}
-AVERAGE: dict[str, Any] = {
-    **TASK,
-    "params": {"sensor": TASK["params"]["sensor"], "n": 30, "epsilon": "2", "T": 6, "p": "1/4"},
-    "federation": FEDERATION,
 }
 AGREED: dict[str, Any] = {
     "record": {"period": {"epsilon": "100"}},
@@ -80,6 +75,7 @@ async def spent(it: Site, name: str = HOSTED[0]) -> list[dict[str, Any]]:
 @pytest.mark.slow
 async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> None:
     job = await it.ask(TASK)
+    await it.collected(HOSTED[:1], job["id"])
     found = await it.result(job["id"])
     assert found["summary"]["users"] == {"offered": 30, "joined": 30}
     assert found["summary"]["reports"] == 30 * 6
@@ -105,38 +101,8 @@ async def test_a_classifier_of_labels_that_are_sent_as_they_are(it: Site) -> Non
 
 
 async def test_a_table_without_the_column_stays_out(it: Site) -> None:
-    asked = {**TASK, "federation": {**FEDERATION, "label": "mood", "deadline": 1}}
-    ended = await it.finished((await it.ask(asked))["id"])
+    asked = {**TASK, "federation": {**FEDERATION, "label": "mood"}}
+    job = await it.ask(asked)
+    await it.collected(HOSTED[:1], job["id"])
+    ended = await it.finished(job["id"])
     assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
-
-
-@pytest.mark.slow
-async def test_paper_needs_a_policy_that_allows_it_and_ends_every_finite_total(it: Site) -> None:
-    paper = {**AVERAGE, "stance": "paper"}
-    before = await spent(it)
-    for refusing in ({}, {"allow_unverified": True, "stances": ["sound"]}):
-        await it.agree("crowd-tasking", **AGREED, **refusing)
-        job = await it.ask({**paper, "federation": {**FEDERATION, "deadline": 1}})
-        ended = await it.finished(job["id"])
-        assert ended["error"]["type"] == "urn:tacit:problem:too_few_reports"
-    assert await spent(it) == before
-    await it.agree("crowd-tasking", **AGREED, allow_unverified=True)
-    job = await it.ask(paper)
-    found = await it.result(job["id"])
-    assert found["summary"]["users"] == {"offered": 30, "joined": 30}
-    assert found["summary"]["task"]["components"] == ["Y", "G", "L"]
-    report = await it.report(job["id"])
-    assert report["charged"] == job["preview"]["charged"]
-    assert report["charged"]["outside_budget"]
-    assert report["charged"]["epsilon"] is None
-    assert report["claimed"]["theorem"] == "12.1"
-    unit = (await it.ledger(HOSTED[0]))["record"]
-    assert unit["debits"][-1]["epsilon"] == "inf"
-    # A lifetime limit refuses from then on; a period's goes on counting what is verified.
-    limited = {"record": {"period": {"epsilon": "100"}, "lifetime": {"epsilon": "1000"}}}
-    await it.agree("crowd-tasking", **limited)
-    job = await it.ask({**AVERAGE, "federation": {**FEDERATION, "deadline": 1}})
-    assert (await it.finished(job["id"]))["state"] == "failed"
-    await it.agree("crowd-tasking", **AGREED)
-    found = await it.result((await it.ask(AVERAGE))["id"])
-    assert found["summary"]["users"]["joined"] == 30

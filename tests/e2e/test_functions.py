@@ -32,7 +32,7 @@ BASE: dict[str, Any] = {
     "aggregators": 3,
     "min_participants": 2,
     "n_max": 1000,
-    "deadline_s": 20,
+    "deadline_s": 120,
 }
 SHARINGS: dict[str, dict[str, Any]] = {
     "additive": {"sharing": "additive"},

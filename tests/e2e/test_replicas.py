@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.conftest import postgres_database, postgres_server
 from tests.e2e.replicas import Replicated, replicated
+from tests.rules import energy_sum
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 CURATORS = [f"home-{index}" for index in range(8)]
-QUERY: dict[str, Any] = {
-    "name": "replicas",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "1"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "rule": {"min_participants": 2},
-    "sharing": "additive",
-    "aggregators": 2,
-    "n_max": 1000,
-    "deadline_s": 15,  # of which little is used, unless a host was killed before it had sent
-}
+QUERY = energy_sum(
+    name="replicas",
+    bounds=["0", "1"],
+    max_readings=1,
+    mechanism="exact",
+    aggregators=2,
+    n_max=1000,
+    deadline_s=15,
+)
 STEPS = {
     "contribute": ("aggregator-1", "/batches"),
     "agree": ("aggregator-1", "/freeze"),

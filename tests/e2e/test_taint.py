@@ -60,7 +60,7 @@ ROUND: dict[str, Any] = {
     "aggregators": 3,
     "min_participants": 2,
     "n_max": 10,
-    "deadline_s": 20,
+    "deadline_s": 120,
 }
 MECHANISMS: dict[str, dict[str, Any]] = {
     "exact": {"mechanism": "exact"},

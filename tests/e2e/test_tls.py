@@ -6,17 +6,14 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 
 from cli.services.config import Authority, prepare
-from cli.services.deployment import Deployment, Running, pair
 from common.runtime.settings import ServiceSettings
 from common.runtime.tls import expiry, renew, trust
 from common.web.app import build_app
@@ -24,24 +21,6 @@ from common.web.client import NoAnswer, ServiceResponse, distrusted, service_cli
 from common.web.server import make_server
 from coordinator.errors import AggregatorUnreachable
 from coordinator.registry.peers import Peers
-from tests.e2e.world import FAST, World
-
-QUERY: dict[str, Any] = {
-    "name": "tls",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "10"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "privacy_unit": "curator",
-    "mechanism": "exact",
-    "rule": {"min_participants": 2},
-    "sharing": "additive",
-    "aggregators": 2,
-    "min_participants": 2,
-    "n_max": 100,
-    "deadline_s": 8,
-}
 
 
 @asynccontextmanager
@@ -156,47 +135,3 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
     finally:
         watching.cancel()
         server.close()
-
-
-@pytest.mark.slow
-async def test_a_round_where_everybody_shows_a_certificate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(tmp_path / "tls", [["service", "127.0.0.1"]], 30)
-    files = {
-        "TACIT_TLS_CERTIFICATE": str(tmp_path / "tls/service.pem"),
-        "TACIT_TLS_KEY": str(tmp_path / "tls/service.key"),
-        "TACIT_TLS_AUTHORITY": str(tmp_path / "tls/authority.pem"),
-    }
-    for name, value in files.items():
-        monkeypatch.setenv(name, value)  # this process shows one too
-    mutual = files | {"TACIT_TLS_CLIENT_AUTHORITY": files["TACIT_TLS_AUTHORITY"]}
-    plan = Deployment.plan(tmp_path, 2)
-
-    def secure(service: Any) -> Any:
-        return replace(service, url=service.url.replace("http:", "https:"))
-
-    real = Deployment(
-        plan.directory,
-        secure(plan.coordinator),
-        tuple(secure(item) for item in plan.aggregators),
-        secure(plan.curator),
-    )
-    running = Running(real, {kind: extra | mutual for kind, extra in FAST.items()})
-    try:
-        await asyncio.to_thread(running.start)
-        it = World(real, running, {})
-        await it.call(pair, real)
-        await it.enrol("gateway", ["a", "b", "c"])
-        await it.allow_everything()
-        await it.give({"a": "1", "b": "2", "c": "3.5"})
-        round_id = await it.open(QUERY)
-        found = await it.finish(round_id)
-        assert found["state"] == "released", found
-        assert (await it.result(round_id))["result"]["sum"] == "6.5"
-        monkeypatch.delenv("TACIT_TLS_CERTIFICATE")
-        monkeypatch.delenv("TACIT_TLS_KEY")
-        with pytest.raises(httpx.TransportError), real.coordinator.client() as client:
-            client.get("/v1/queries")
-    finally:
-        await asyncio.to_thread(running.stop)

@@ -141,7 +141,7 @@ class World:
         found: str = await self.call(work)
         return found
 
-    async def finish(self, round_id: str, timeout_s: float = 60) -> dict[str, Any]:
+    async def finish(self, round_id: str, timeout_s: float = 300) -> dict[str, Any]:
         """Follow a round to its end, however often the coordinator is restarted."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s

@@ -126,37 +126,6 @@ def limit(epsilon: str, unit: str = "curator", **more: object) -> Limit:
     return Limit(unit=PrivacyUnit(unit), epsilon=Fraction(epsilon), **more)
 
 
-def test_a_limit_for_ever_lets_in_what_fits_and_names_who_and_what_blocks() -> None:
-    book = spending()
-    book.debit("first", "q", 0, (0, 10), price(MICRO, MICRO), who(0, 1))
-    book.debit("second", "q", 0, (0, 10), price(MICRO, MICRO, rho=8), who(1, 2))
-    cost, limits = price(MICRO, MICRO), Limits((limit("2"),))
-    assert shortages(limits, book, planned(cost, bits(0, 2, 3))) == []
-    (found,) = shortages(limits, book, planned(cost, bits(0, 1, 2, 3)))
-    assert list(np.flatnonzero(found.members)) == [1]
-    assert found.rounds == ("first", "second")
-    assert found.figures()["asked"] == {
-        "epsilon": "1",
-        "delta": "0",
-        "rho": "0",
-        "rho_delta": "0",
-    }
-    assert found.figures()["spent"] == {
-        "epsilon": "2",
-        "delta": "0",
-        "rho": "0.000000008",
-        "rho_delta": "0",
-    }
-
-
-def test_a_limit_of_a_period_counts_the_rounds_of_the_period() -> None:
-    book, cost = spending(), price(MICRO, MICRO)
-    limits = Limits((limit("1", period_s=60),))
-    book.debit("first", "q", 59_999_999, (0, 10), cost, who(0))
-    assert shortages(limits, book, planned(cost, bits(0), now=0))
-    assert shortages(limits, book, planned(cost, bits(0), now=60_000_000)) == []
-
-
 _MADE = ((59_999_999, False), (60_000_000, True), (119_999_999, True), (120_000_000, False))
 
 
@@ -194,17 +163,6 @@ def test_adjacent_windows_share_no_instant() -> None:
     assert shortages(Limits((limit("2", "record"),)), book, over_all) == []
 
 
-def test_a_limit_of_the_record_counts_overlapping_windows_only() -> None:
-    book, cost = spending(), price(MICRO, 9 * MICRO)
-    limits = Limits((limit("2", "record"),))
-    book.debit("a", "q", 0, (0, 10), cost, who(0))
-    book.debit("b", "q", 0, (8, 20), cost, who(0))
-    assert shortages(limits, book, planned(cost, bits(0), (10, 12))) == []
-    assert shortages(limits, book, planned(cost, bits(1), (0, 20))) == []
-    (found,) = shortages(limits, book, planned(cost, bits(0), (0, 9)))
-    assert (found.instant, found.rounds) == (8, ("a", "b"))
-
-
 def test_delta_and_what_has_no_figure_meet_a_limit_too() -> None:
     book, cost = spending(), price(1, 1, delta=FEMTO // 10**6)
     limits = Limits((limit("5", delta=Fraction(1, 10**6)),))
@@ -214,15 +172,6 @@ def test_delta_and_what_has_no_figure_meet_a_limit_too() -> None:
     against_all = Limits((limit("5", scenario="all-aggregators"),))
     (found,) = shortages(against_all, book, planned(cost, bits(2)))
     assert found.figures()["asked"]["epsilon"] == "inf"
-
-
-def test_a_curator_has_limits_of_its_own() -> None:
-    book, cost = spending(), price(MICRO, MICRO)
-    limits = Limits().changed(1, (limit("0.5"),))
-    assert shortages(limits, book, planned(cost, bits(0, 2))) == []
-    (found,) = shortages(limits, book, planned(cost, bits(0, 1)))
-    assert list(np.flatnonzero(found.members)) == [1]
-    assert shortages(limits.changed(1, ()), book, planned(cost, bits(0, 1))) == []
 
 
 def test_a_credit_takes_back_the_assumed_column_only() -> None:

@@ -102,23 +102,6 @@ def test_every_release_counts_in_both_currencies() -> None:
     assert shortages(Limits((zcdp("6"),)), book, planned(pure, bits(0))) == []
 
 
-def test_all_limits_hold_at_once() -> None:
-    limits = Limits((Limit(epsilon=Fraction(100)), zcdp("8"), zcdp("1", unit=PrivacyUnit.RECORD)))
-    found = shortages(limits, spending(), planned(gaussian(Fraction(1, 2)), bits(0)))
-    assert [item.limit.unit for item in found] == [PrivacyUnit.RECORD]
-
-
-def test_what_has_no_figure_meets_no_limit() -> None:
-    against_all = zcdp("10000", scenario="all-aggregators")
-    book, plan = spending(), planned(gaussian(Fraction(1, 1000)), bits(0))
-    (found,) = shortages(Limits((against_all,)), book, plan)
-    assert found.asked is None
-    some = planned(gaussian(Fraction(1, 1000), Fraction(1, 10)), bits(0))
-    assert shortages(Limits((against_all,)), book, some) == []
-    book.debit("none", "q", 0, (0, 1), plan.price, who(0))
-    assert shortages(Limits((against_all,)), book, some)
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [("1", None), ("1", Fraction(0)), ("10001", MILLIONTH), ("-1", MILLIONTH)]
 )

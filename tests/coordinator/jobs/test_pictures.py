@@ -33,6 +33,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return await run(apart, work, *arguments)
 
     monkeypatch.setattr(Apart, "run", counted)
+    monkeypatch.setattr(pictures, "DRAWING_S", 600)  # a busy machine starts a process slowly
     return requests
 
 

@@ -184,7 +184,7 @@ def killed(directory: Path, times: int, sizes: list[int], longest_s: float, seed
                 it.kill()
                 check_all(it, stored)
                 it.start()
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + 300
         while state_of(it)["state"] != "idle":
             assert time.monotonic() < ends, state_of(it)
             time.sleep(0.1)

@@ -35,7 +35,6 @@ from tests.coordinator.sealed.test_sealed import KEY, KEYS, written
 
 NEW = bytes(range(100, 132))
 BUDGET: dict[str, Any] = {"epsilon": "2"}
-PARAMS = {"k": 1, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 2, "mode": "synopsis"}
 
 
 async def rotate(it: House, key: bytes = NEW) -> Any:
@@ -45,13 +44,12 @@ async def rotate(it: House, key: bytes = NEW) -> Any:
 
 async def ended(it: House) -> dict[str, Any]:
     """The state once no rotation runs."""
-    for _ in range(600):
-        found: dict[str, Any] = (await it.ask("GET", "/v1/storage-key")).json()
-        if found["state"] == "idle":
-            return found
-        part_of(it.app, Resealing).wake()
-        await asyncio.sleep(0.02)
-    raise AssertionError(found)
+    async with asyncio.timeout(120):
+        while (found := (await it.ask("GET", "/v1/storage-key")).json())["state"] != "idle":
+            part_of(it.app, Resealing).wake()
+            await asyncio.sleep(0.02)
+    state: dict[str, Any] = found
+    return state
 
 
 async def kept(it: House, content: bytes = CSV, **fields: Any) -> dict[str, Any]:

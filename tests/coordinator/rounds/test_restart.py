@@ -332,9 +332,9 @@ async def test_another_replica_takes_over_and_tells_who_waits(
         shown = await other.get(f"/v1/rounds/{opened.id}", headers=headers)
         waiting = asyncio.create_task(
             other.get(
-                f"/v1/rounds/{opened.id}?wait_s=20",
+                f"/v1/rounds/{opened.id}?wait_s=30",
                 headers={**headers, "If-None-Match": shown.headers["etag"]},
-                timeout=30,
+                timeout=120,
             )
         )
         await it.stop()

@@ -197,7 +197,7 @@ async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> Non
         path = f"/v1/rounds/{opened.id}?finished=true&wait_s="
         early = await it.ask("GET", path + "0.2")
         assert (early.status_code, early.json()["state"]) == (200, "open")
-        waiting = asyncio.create_task(it.ask("GET", path + "20"))
+        waiting = asyncio.create_task(it.ask("GET", path + "30"))
         await opened.contribute(host, integers(4))
         told = (await waiting).json()
         assert (told["state"], told["participants"]) == ("released", 4)

@@ -8,7 +8,6 @@ from curator.files.market.nem12 import NemMap
 from curator.files.metered import MeterMap
 from curator.files.options import ImportOptions
 from curator.files.tables.columns import ColumnMap
-from tacit.errors import Invalid
 
 
 def test_every_field_of_a_map_is_a_parameter_with_its_default() -> None:
@@ -30,9 +29,3 @@ def test_every_field_of_a_map_is_a_parameter_with_its_default() -> None:
 def test_a_tab_has_a_name(name: str) -> None:
     given = ImportOptions.model_validate({"unit": "kWh", "delimiter": name})
     assert given.column_map().delimiter == "\t"
-
-
-def test_what_a_map_refuses_is_a_problem_with_its_place() -> None:
-    with pytest.raises(Invalid) as refused:
-        ImportOptions.model_validate({"unit": "kWh", "decimal": ";"}).column_map()
-    assert [error.pointer for error in refused.value.errors] == ["/decimal"]

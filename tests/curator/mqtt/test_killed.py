@@ -41,14 +41,14 @@ async def test_a_killed_curator_loses_nothing(
             async with broker.client() as client:
                 part = [(TOPIC, reading(sent + n)) for n in range(MESSAGES // KILLS)]
                 sending = asyncio.create_task(send(client, part))
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     while count(path) == seen:
                         await asyncio.sleep(0.005)
                 process.kill()
                 await sending
             sent += len(part)
             await asyncio.to_thread(process.start)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while count(path) < MESSAGES:
                 await asyncio.sleep(0.02)
     finally:

@@ -163,14 +163,14 @@ async def test_each_report_is_answered_for_itself(house: Opened) -> None:
 
 async def test_who_waits_for_collections_hears_of_the_next(house: Opened) -> None:
     async with house() as (it, token):
-        path = "/v1/jobs?collecting=true&wait_s=10"
+        path = "/v1/jobs?collecting=true&wait_s=30"
         waiting = asyncio.create_task(it.ask("GET", path, token=token))
         await asyncio.sleep(0.1)
         job, _ = await begin(it, token)
         first = await waiting
         assert [each["id"] for each in first.json()["jobs"]] == [job]
         known = {"If-None-Match": first.headers["etag"]}
-        again = await it.ask("GET", path.replace("10", "0.1"), token=token, headers=known)
+        again = await it.ask("GET", path.replace("30", "0.1"), token=token, headers=known)
         assert again.status_code == 304
         polls = [it.ask("GET", path, token=token, headers=known) for _ in range(3)]
         others = asyncio.gather(*polls)
