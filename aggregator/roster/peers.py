@@ -162,8 +162,7 @@ async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> No
     chosen = aggregator.settings.peers
     if chosen == "any":
         return
-    async with aggregator.database.reading() as transaction:
-        pinned = await store.list_peers(transaction)
+    pinned = await aggregator.database.read(store.list_peers)
     if pinned or chosen == "pinned":
         check_pinned(descriptor, aggregator.id, pinned, aggregator.clock.now())
 
