@@ -9,7 +9,7 @@ few bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -59,6 +59,10 @@ class Charge:
     rho_delta: int
     rho_all: int
     rho_delta_all: int
+
+    def amounts(self) -> tuple[int, ...]:
+        """All of them, in the order of the fields."""
+        return tuple(vars(self).values())
 
     @classmethod
     def of(cls, assumed: Cost, everyone: Cost) -> Charge:
@@ -165,7 +169,7 @@ class Totals:
 
         What is infinite stays so.
         """
-        amounts = astuple(charge)
+        amounts = charge.amounts()
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:
@@ -177,7 +181,7 @@ class Totals:
 
     def plus_times(self, charge: Charge, times: Ints) -> Totals:
         """With the charge added as often as `times` says for each curator, or for all of them."""
-        amounts = astuple(charge)
+        amounts = charge.amounts()
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:

@@ -107,7 +107,7 @@ def reading_in_turn(database: Database) -> Work[InTurn, Any]:
     return work
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiting(Generic[Item, Answer]):
     item: Item
     size: int

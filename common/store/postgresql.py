@@ -88,18 +88,18 @@ class PostgresqlTransaction(Transaction):
             result = await self._opened.connection.execute(statement, parameters)
             self._statements.note(statement, parameters, result)
             return result
+        prepared, sql, values = bound
         driver, rows, changed = self._opened.driver, [], -1
-        with self._as_sqlalchemy(bound.text):
-            if len(bound.values) > 1:
-                await driver.executemany(bound.text, bound.values)
-            elif bound.prepared.returns:
-                rows = [tuple(row) for row in await driver.fetch(bound.text, *bound.values[0])]
+        with self._as_sqlalchemy(sql):
+            if len(values) > 1:
+                await driver.executemany(sql, values)
+            elif prepared.returns:
+                rows = [tuple(row) for row in await driver.fetch(sql, *values[0])]
                 changed = len(rows)
-            else:
-                status = await driver.execute(bound.text, *bound.values[0])
-                if found := _CHANGED.match(status):
-                    changed = int(found[1])
-        return bound.prepared.result(rows, changed)
+            elif counted := _CHANGED.match(await driver.execute(sql, *values[0])):
+                changed = int(counted[1])
+        found: CursorResult[*tuple[Any, ...]] = prepared.result(rows, changed)
+        return found
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What the awaitable that `work` returns for the `asyncpg.Connection` gives."""

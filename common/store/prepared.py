@@ -10,7 +10,7 @@ sets of parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 from weakref import WeakSet
@@ -20,13 +20,15 @@ from sqlalchemy import (
     Delete,
     Dialect,
     Executable,
+    Float,
     Insert,
+    Numeric,
+    Row,
     Select,
     Update,
 )
 from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.sqltypes import NumericCommon
 
 from common.store.transactions import Parameters
 
@@ -40,10 +42,43 @@ _MOST: Final = 1024
 """Statements that are kept: more than there are in any service that made them once."""
 
 
-class Rows(IteratorResult[Any]):
-    """The rows of a statement, and how many it changed."""
+class Rows:
+    """The rows of a statement, and how many it changed: what SQLAlchemy's result does, without the
+    machinery of it where rows are asked for in one of the usual ways."""
 
-    rowcount: int
+    __slots__ = ("_keys", "_rows", "rowcount")
+
+    def __init__(
+        self, keys: SimpleResultMetaData, rows: Sequence[tuple[Any, ...]], rowcount: int
+    ) -> None:
+        self._keys, self._rows, self.rowcount = keys, rows, rowcount
+
+    def __iter__(self) -> Iterator[Row[Any]]:
+        return map(self._row, self._rows)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(IteratorResult(self._keys, iter(self._rows)), name)
+
+    def all(self) -> list[Row[Any]]:
+        """Every row."""
+        return list(self)
+
+    def first(self) -> Row[Any] | None:
+        """The first row, if there is one."""
+        return self._row(self._rows[0]) if self._rows else None
+
+    def one(self) -> Row[Any]:
+        """The only row. Raises NoResultFound, MultipleResultsFound."""
+        if len(self._rows) != 1:
+            return cast("Row[Any]", IteratorResult(self._keys, iter(self._rows)).one())
+        return self._row(self._rows[0])
+
+    def scalar_one(self) -> Any:
+        """The first value of the only row. Raises NoResultFound, MultipleResultsFound."""
+        return self.one()[0]
+
+    def _row(self, values: tuple[Any, ...]) -> Row[Any]:
+        return Row(self._keys, None, self._keys._key_to_index, values)
 
 
 @dataclass(frozen=True)
@@ -85,16 +120,14 @@ class _Prepared:
             bound.append(values)
         return shape.text, bound
 
-    def result(self, rows: list[Any], rowcount: int) -> CursorResult[*tuple[Any, ...]]:
-        """What was asked for, of the driver's rows."""
+    def result(self, rows: list[Any], rowcount: int) -> Any:
+        """What was asked for, of the driver's rows: a `Rows`, which does for SQLAlchemy's."""
         for number, row in enumerate(rows if self.processors else ()):
             values = list(row)
             for place, process in self.processors:
                 values[place] = None if row[place] is None else process(row[place])
             rows[number] = tuple(values)
-        result = Rows(self.keys, iter(rows))
-        result.rowcount = rowcount
-        return cast("CursorResult[*tuple[Any, ...]]", result)
+        return Rows(self.keys, rows, rowcount)
 
     def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
         lengths = tuple([len(parameters[name]) for name in self.lists if name in parameters])
@@ -118,23 +151,14 @@ class _Prepared:
         return _Shape(state.statement, tuple(values))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A statement with the values for one execution, or for several."""
-
-    prepared: _Prepared
-    text: str
-    values: list[list[Any]]
+_Bound: TypeAlias = tuple[_Prepared, str, list[list[Any]]]
+"""A statement as it is prepared, its text, and the values for one execution, or for several."""
 
 
-def _sets(parameters: Parameters) -> Sequence[Mapping[str, Any]]:
-    several = isinstance(parameters, list | tuple)
-    return cast("Sequence[Mapping[str, Any]]", parameters if several else (parameters or {},))
-
-
-def _of_a_driver(column: Any) -> bool:
-    """Whether it depends on the driver what SQLAlchemy makes of a column's values."""
-    return isinstance(column.type, NumericCommon)
+def _sets(parameters: Any) -> Sequence[Mapping[str, Any]]:
+    several: Sequence[Mapping[str, Any]]
+    several = parameters if isinstance(parameters, list | tuple) else (parameters or {},)
+    return several
 
 
 class Statements:
@@ -152,7 +176,7 @@ class Statements:
             return None
         sets = _sets(parameters)
         prepared = uses.get((frozenset(sets[0]), len(sets) > 1)) if sets else None
-        return None if prepared is None else _Bound(prepared, *prepared.bound(sets))
+        return None if prepared is None else (prepared, *prepared.bound(sets))
 
     def note(
         self, statement: Executable, parameters: Parameters, result: CursorResult[Any]
@@ -191,15 +215,12 @@ class Statements:
             or (several and columns)
             or len(keys) != len(columns)
             or any(bind.callable is not None for bind in compiled.bind_names)
-            or any(isinstance(column.type, NumericCommon) for column in columns)
+            or any(isinstance(column.type, Numeric) for column in columns)
         ):
             return None
         binds = {name: bind for bind, name in compiled.bind_names.items()}
         lists = tuple(sorted(name for name, bind in binds.items() if bind.expanding))
-        processors = [
-            column.type.dialect_impl(self._dialect).result_processor(self._dialect, None)
-            for column in columns
-        ]
+        processors = [self._processor(column) for column in columns]
         prepared = _Prepared(
             compiled,
             {name: bind.value for name, bind in binds.items() if name not in names},
@@ -219,3 +240,10 @@ class Statements:
         if not lists:
             prepared.shapes[()] = prepared.shape_of(dict.fromkeys(names))
         return prepared
+
+    def _processor(self, column: Any) -> _Processor:
+        if isinstance(column.type, Float):  # SQLAlchemy's depends on the server's own type
+            return float
+        impl = column.type.dialect_impl(self._dialect)
+        processor: _Processor = impl.result_processor(self._dialect, None)
+        return processor

@@ -97,15 +97,19 @@ class _Opened:
     driver: sqlite3.Connection
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SqliteTransaction(Transaction):
     """A transaction."""
 
-    _opened: _Opened
-    _threads: ThreadPoolExecutor
-    _counts: Counts
-    _statements: Statements
-    _large: bool
+    def __init__(
+        self,
+        opened: _Opened,
+        threads: ThreadPoolExecutor,
+        counts: Counts,
+        statements: Statements,
+        large: bool,
+    ) -> None:
+        self._opened, self._threads, self._counts = opened, threads, counts
+        self._statements, self._large = statements, large
 
     @property
     def dialect(self) -> Dialect:
@@ -129,17 +133,20 @@ class SqliteTransaction(Transaction):
             result = self._opened.connection.execute(statement, parameters)
             self._statements.note(statement, parameters, result)
             return result
+        prepared, sql, values = bound
         cursor = sqlite3.Cursor(self._opened.driver)
         try:
-            if len(bound.values) > 1:
-                cursor.executemany(bound.text, bound.values)
+            if len(values) > 1:
+                cursor.executemany(sql, values)
             else:
-                cursor.execute(bound.text, bound.values[0])
+                cursor.execute(sql, values[0])
         except sqlite3.Error as error:  # as SQLAlchemy raises it
             raise DBAPIError.instance(
-                bound.text, None, error, sqlite3.Error, hide_parameters=True
+                sql, None, error, sqlite3.Error, hide_parameters=True
             ) from error
-        return bound.prepared.result(cursor.fetchall(), cursor.rowcount)
+        found: CursorResult[*tuple[Any, ...]]
+        found = prepared.result(cursor.fetchall(), cursor.rowcount)
+        return found
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
@@ -351,16 +358,47 @@ async def _begin_immediate(driver: sqlite3.Connection) -> None:
             return
 
 
+class _Visit:
+    """Work in a thread, and who waits for it in the loop."""
+
+    __slots__ = ("_loop", "_work", "done", "error", "result", "waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Any]) -> None:
+        self._loop, self._work = loop, work
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.waiter: asyncio.Future[None] = loop.create_future()
+
+    def run(self) -> None:
+        """In the thread."""
+        try:
+            self.result = self._work()
+        except BaseException as error:
+            self.error = error
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self.done = True
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+
 async def _finished(threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
     """What `work` returns in a thread. Who is cancelled waits for its end all the same: a
     connection is never used by two."""
-    running = asyncio.get_running_loop().run_in_executor(threads, work)
+    loop = asyncio.get_running_loop()
+    visit = _Visit(loop, work)
+    threads.submit(visit.run)
     cancelled: asyncio.CancelledError | None = None
-    while not running.done():
+    while not visit.done:
         try:
-            await asyncio.wait((running,))
+            await visit.waiter
         except asyncio.CancelledError as error:
-            cancelled = error
+            cancelled, visit.waiter = error, loop.create_future()
     if cancelled is not None:
         raise cancelled
-    return running.result()
+    if visit.error is not None:
+        raise visit.error
+    result: Result = visit.result
+    return result

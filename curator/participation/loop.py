@@ -163,6 +163,8 @@ class Planning:
         """Plan those that are sound descriptors of this coordinator; their ids."""
         now = self._clock.now()
         sound = {row.statement.round: row for row in fresh if _is_sound(row, coordinator, now)}
+        if not sound:
+            return set()
         enrolled = await self._store.read(
             lambda transaction: party_store.enrolled(transaction, coordinator.key)
         )

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Executable,
+    Float,
     Integer,
     LargeBinary,
     MetaData,
@@ -43,6 +44,7 @@ TABLE = Table(
     Column("at", Instant, nullable=True),
     Column("body", LargeBinary, nullable=True),
     Column("whole", Boolean, nullable=True),
+    Column("share", Float, nullable=True),
     Column("state", String, nullable=False, default="new"),
 )
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -59,6 +61,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
             "at": None if key % 7 == 0 else NOON + timedelta(microseconds=key),
             "body": bytes([key]),
             "whole": key % 2 == 0,
+            "share": None if key % 5 == 0 else key / 8,
             "state": "old",
         }
         for key in range(40)
