@@ -279,7 +279,7 @@ async def _demand_published(transaction: Transaction, secret: SealSecret) -> Non
     """Nobody destroys a key between its check and the commit of a round that names it."""
     row = await key_store.by_number(transaction, secret.number)
     if row is None or row.state is not KeyState.PUBLISHED:
-        raise DescriptorRefused("the seal key of this aggregator is not in use")
+        raise DescriptorRefused("the seal key of this aggregator is retired")
 
 
 def _share_noise(

@@ -38,6 +38,7 @@ from common.store.transactions import (
 IDLE_S: Final = 2.0
 """A connection that was idle this long is asked first whether it still answers: the server may have
 restarted, and the question would cost more than most transactions."""
+ANSWER_S: Final = 10.0
 LIFETIME_S: Final = 1800.0
 PREPARED: Final = 1000
 """Statements that a connection keeps prepared: more than there are in any service."""
@@ -118,6 +119,11 @@ class PostgresqlTransaction(Transaction):
                 await self._opened.driver.execute(self._begin)
             self.begun = True
 
+    async def version(self) -> str:
+        """Which transactions of the server have ended; it is no statement that counts."""
+        with self._as_sqlalchemy(_VERSION):
+            return str(await self._opened.driver.fetchval(_VERSION))
+
     async def commit(self) -> None:
         """Make it durable. Raises PendingRollbackError where the server did not: an error of a
         statement was passed over."""
@@ -138,7 +144,11 @@ class PostgresqlTransaction(Transaction):
         """An error of the driver is raised as SQLAlchemy raises it."""
         try:
             yield
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+        ) as error:
             dbapi: Any = self.dialect.loaded_dbapi
             if isinstance(error, asyncpg.IntegrityConstraintViolationError):
                 kind = dbapi.IntegrityError
@@ -203,7 +213,7 @@ class PostgresqlDatabase(Database):
     async def version(self) -> Hashable:
         """Which transactions have ended: those of other databases of the server count as well."""
         async with self._ended(None) as transaction:
-            return str(await transaction.on_driver(lambda driver: driver.fetchval(_VERSION)))
+            return await transaction.version()
 
     async def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Run `work` in a transaction without time limits; PostgreSQL checks foreign keys."""
@@ -253,7 +263,7 @@ class PostgresqlDatabase(Database):
         while self._idle:
             opened, now = self._idle.pop(), time.monotonic()
             fresh = now - opened.since < LIFETIME_S and not opened.driver.is_closed()
-            if fresh and (now - opened.used < IDLE_S or await _answers(opened.driver)):
+            if fresh and (now - opened.used < IDLE_S or await _answers(opened)):
                 return opened
             await _terminate(opened)
         connection = await self._connecting.connect()
@@ -276,11 +286,14 @@ class PostgresqlDatabase(Database):
         self._idle.append(opened)
 
 
-async def _answers(driver: asyncpg.Connection) -> bool:
+async def _answers(opened: _Opened) -> bool:
     try:
-        await driver.fetchrow(";")
+        await opened.driver.fetchrow(";", timeout=ANSWER_S)
     except Exception:
         return False
+    except BaseException:  # cancelled
+        await _terminate(opened)
+        raise
     return True
 
 
