@@ -30,7 +30,7 @@ from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.runtime.telemetry import ServiceMetrics
 from common.store.erasure import Erasure
-from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
+from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn, reading_in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web.dependencies import part
@@ -137,6 +137,11 @@ class Aggregator:
     def looks(self) -> GroupCommit[InTurn, Any]:
         """Reads of many rounds share a transaction."""
         return GroupCommit(in_transaction(self.database.reading, in_turn))
+
+    @cached_property
+    def lookups(self) -> GroupCommit[InTurn, Any]:
+        """The same, of one statement each as a rule."""
+        return GroupCommit(reading_in_turn(self.database))
 
     @cached_property
     def openings(self) -> GroupCommit[InTurn, Any]:

@@ -315,8 +315,9 @@ class SealKeyring:
         if number in self._dying:
             raise SealKeyGone
         if number not in self._held:
-            async with self._database.reading() as transaction:
-                row = await store.by_number(transaction, number)
+            row = await self._database.read(
+                lambda transaction: store.by_number(transaction, number)
+            )
             if row is None or row.state is KeyState.DESTROYED:
                 raise SealKeyGone
             secret = await asyncio.to_thread(self._opened, row)
@@ -325,13 +326,10 @@ class SealKeyring:
             self._held[number] = secret
         return self._held[number]
 
-    async def may_open(self, secret: SealSecret, deadline: datetime) -> str | None:
-        """Why a new round with this deadline may not use the key; None if it may."""
+    def may_open(self, secret: SealSecret, deadline: datetime) -> str | None:
+        """Why a new round with this deadline may not use the key, by its times; None if it may. A
+        key that is retired is refused where the round is stored."""
         statement, periods = secret.signed.statement, self._periods
-        async with self._database.reading() as transaction:
-            row = await store.by_number(transaction, secret.number)
-        if row is None or row.state is not KeyState.PUBLISHED:
-            return "the seal key of this aggregator is retired"
         if self._clock.now() >= statement.until + timedelta(seconds=periods.grace_s):
             return "the seal key of this aggregator has expired"
         longest = statement.until + timedelta(seconds=periods.hold_s / 2)

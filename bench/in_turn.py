@@ -1,16 +1,17 @@
 """A small round of this checkout and of another, round by round in turn.
 
     python -m bench.in_turn CHECKOUT [--rounds 30] [--curators 1000] [--groups 0]
-    python -m bench.in_turn --postgresql URL [--rounds 20] [--curators 1000] [--groups 0]
+    python -m bench.in_turn [CHECKOUT] --postgresql URL [--rounds 20] [--curators 1000] [--groups 0]
 
 A machine that others share is half as fast from one minute to the next, so figures of two runs say
 little. Here both deployments of seven processes stand at once (`bench.rounds`, case `small`), and a
 pair of rounds is a second apart: what the machine does, it does to both. Printed are medians, and
 the mean of the ratios of all pairs, new / old, with its standard error. The other checkout needs
 its `.venv`; where it reads clocks of 10 ms a process, take 30 rounds or more. With `--postgresql`
-both are of this checkout: the old one's databases are SQLite's, the new one's on that server, whose
-own CPU is not counted. With `--groups` each round is one over each of this many groups of 100
-curators at the same time, and figures are those of one (`bench.rounds`, case `many`).
+alone both are of this checkout: the old one's databases are SQLite's, the new one's on that server,
+whose own CPU is not counted; with a checkout all databases are there. With `--groups` each round is
+one over each of this many groups of 100 curators at the same time, and figures are those of one
+(`bench.rounds`, case `many`).
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def main() -> None:
     if asked.serve:
         serve(asked.curators, asked.groups, *filter(None, [asked.postgresql]))
         return
-    if (asked.checkout is None) == (asked.postgresql is None) or asked.rounds < 2:
+    if (asked.checkout is None and asked.postgresql is None) or asked.rounds < 2:
         parser.error("a checkout or a server to compare with, and two rounds at least")
     checkout = asked.checkout or here
     if not (checkout / ".venv/bin/python").exists():
@@ -118,7 +119,7 @@ def main() -> None:
     pairs = []
     with ExitStack() as stack:
         sizes = ["--curators", str(asked.curators), "--groups", str(asked.groups)]
-        old = stack.enter_context(deployed(checkout, *sizes))
+        old = stack.enter_context(deployed(checkout, *sizes, *(more if asked.checkout else ())))
         new = stack.enter_context(deployed(here, *sizes, *more))
         for number in range(asked.rounds):
             first, second = (old, new) if number % 2 else (new, old)

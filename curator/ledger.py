@@ -9,7 +9,7 @@ few bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -59,6 +59,10 @@ class Charge:
     rho_delta: int
     rho_all: int
     rho_delta_all: int
+
+    def amounts(self) -> tuple[int, ...]:
+        """All of them, in the order of the fields."""
+        return tuple(vars(self).values())
 
     @classmethod
     def of(cls, assumed: Cost, everyone: Cost) -> Charge:
@@ -163,7 +167,7 @@ class Totals:
     def plus(self, charge: Charge, members: Bits, *, factor: int = 1) -> Totals:
         """With the charge added for the members; `factor` -1 subtracts it. Infinite sums stay
         infinite."""
-        amounts = astuple(charge)
+        amounts = charge.amounts()
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:
@@ -175,7 +179,7 @@ class Totals:
 
     def plus_times(self, charge: Charge, times: Ints) -> Totals:
         """With the charge added `times` times for each curator, or for all of them."""
-        amounts = astuple(charge)
+        amounts = charge.amounts()
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:

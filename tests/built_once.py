@@ -26,12 +26,12 @@ import common.store.sqlite
 from common.runtime.process import make_private_directory
 from common.runtime.settings import ServiceSettings
 from common.store.database import migrate, open_database
-from common.store.sqlite import Statements
+from common.store.prepared import Statements
 
 _whole: Final = FastAPI.__init__
 _built: defaultdict[tuple[str, CodeType], list[tuple[Any, APIRoute]]] = defaultdict(list)
 """By path and code: the endpoint's defaults and the options with which each was built."""
-_statements: Final[list[Statements]] = []
+_statements: Final[dict[str, Statements]] = {}
 _empty: dict[str, bytes] = {}
 """A migrated database in SQLite, by service."""
 
@@ -39,7 +39,8 @@ _empty: dict[str, bytes] = {}
 def share() -> None:
     """From now on, for every app and every database that is made."""
     FastAPI.__init__ = _sharing  # type: ignore[method-assign]
-    common.store.sqlite.Statements = _shared_statements  # type: ignore[attr-defined]
+    for module in (common.store.sqlite, common.store.postgresql):
+        module.Statements = _shared_statements  # type: ignore[attr-defined]
     for module, name in (
         (common.store.sqlite, "create_engine"),
         (common.store.postgresql, "create_async_engine"),
@@ -60,9 +61,7 @@ class _Compiled(dict[Any, Any]):
 
 
 def _shared_statements(dialect: Dialect) -> Statements:
-    if not _statements:
-        _statements.append(Statements(dialect))
-    return _statements[0]
+    return _statements.setdefault(dialect.name, Statements(dialect))
 
 
 def _sharing(app: FastAPI, **options: Any) -> None:

@@ -34,7 +34,7 @@ from aggregator.store.roster import CoordinatorRow, Party
 from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
-from common.store.group_commit import GroupCommit, in_transaction
+from common.store.group_commit import GroupCommit, reading
 from common.store.identities import forget_replaced
 from common.store.tokens import MAX_CHARACTERS, hash_token, insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
@@ -398,7 +398,7 @@ class SenderDirectory:
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._cache: OrderedDict[str, _Found] = OrderedDict()
-        self._lookups = GroupCommit(in_transaction(database.reading, self._load), batch_items=_MOST)
+        self._lookups = GroupCommit(reading(database, self._load), batch_items=_MOST)
 
     async def find(self, token: str, *, fresh: bool = False) -> Party | None:
         """The party of a curator token, or nothing; TokenExpired for one that was valid once."""

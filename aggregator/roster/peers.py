@@ -157,13 +157,20 @@ async def _deployment(transaction: Transaction) -> str:
     return coordinator.deployment
 
 
-async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
+async def pinned_peers(
+    aggregator: Aggregator, transaction: Transaction
+) -> Mapping[str, PeerRow] | None:
+    """The pinned aggregators, by id; None where any may participate."""
+    return None if aggregator.settings.peers == "any" else await store.list_peers(transaction)
+
+
+def check_peers(
+    aggregator: Aggregator, descriptor: RoundDescriptor, pinned: Mapping[str, PeerRow] | None
+) -> None:
     """Raise PeerNotAnchored unless all other aggregators of the round are as pinned here."""
     chosen = aggregator.settings.peers
-    if chosen == "any":
+    if pinned is None:
         return
-    async with aggregator.database.reading() as transaction:
-        pinned = await store.list_peers(transaction)
     if pinned or chosen == "pinned":
         check_pinned(descriptor, aggregator.id, pinned, aggregator.clock.now())
 

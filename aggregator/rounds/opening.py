@@ -8,7 +8,7 @@ fixed once, before the first contribution.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -31,14 +31,14 @@ from aggregator.pieces import peer_seals
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys, sealed_shares
 from aggregator.pieces.unsealing import check_words
-from aggregator.roster.peers import check_peers
+from aggregator.roster.peers import check_peers, pinned_peers
 from aggregator.rounds.partial_sum import opened_contribution
 from aggregator.seal_keys import SealSecret
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
 from aggregator.store import rounds as store
 from aggregator.store import seal_keys as key_store
-from aggregator.store.roster import CoordinatorRow
+from aggregator.store.roster import CoordinatorRow, PeerRow
 from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
@@ -90,11 +90,14 @@ class RelayedPieces(RootModel[tuple[RelayedPiece, ...]]):
 async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) -> tuple[str, bool]:
     """Participate in a round: (the answer, whether it is new). Raises what forbids it."""
 
-    async def look(transaction: Transaction) -> tuple[CoordinatorRow | None, RoundRow | None]:
+    async def look(
+        transaction: Transaction,
+    ) -> tuple[CoordinatorRow | None, RoundRow | None, Mapping[str, PeerRow] | None]:
         row = await round_store.round_row(transaction, signed.statement.round)
-        return await roster.coordinator(transaction), row
+        pinned = await pinned_peers(aggregator, transaction)
+        return await roster.coordinator(transaction), row, pinned
 
-    coordinator, row = await aggregator.looks.submit(look)
+    coordinator, row, pinned = await aggregator.looks.submit(look)
     if coordinator is None:
         raise NotPaired
     now = aggregator.clock.now()
@@ -107,7 +110,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
     if descriptor.deployment != coordinator.deployment:
         raise DescriptorRefused("the round belongs to another deployment")
     own_entry = await _own_entry(aggregator, descriptor)
-    await check_peers(aggregator, descriptor)
+    check_peers(aggregator, descriptor, pinned)
     check_policy(aggregator, descriptor)
     await _check_promise_once(aggregator, descriptor)
     async with aggregator.lock(descriptor.round):
@@ -157,7 +160,7 @@ async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> Sea
         raise DescriptorRefused("the seal key of this aggregator is not in use") from None
     if key_kept.signed.statement != entry.seal:
         raise DescriptorRefused("the seal key of this aggregator is not its own")
-    refusal = await aggregator.seal_keyring.may_open(key_kept, descriptor.deadline)
+    refusal = aggregator.seal_keyring.may_open(key_kept, descriptor.deadline)
     if refusal is not None:
         raise DescriptorRefused(refusal)
     return key_kept
@@ -276,7 +279,7 @@ async def _demand_published(transaction: Transaction, secret: SealSecret) -> Non
     """Nobody destroys a key between its check and the commit of a round that names it."""
     row = await key_store.by_number(transaction, secret.number)
     if row is None or row.state is not KeyState.PUBLISHED:
-        raise DescriptorRefused("the seal key of this aggregator is not in use")
+        raise DescriptorRefused("the seal key of this aggregator is retired")
 
 
 def _share_noise(

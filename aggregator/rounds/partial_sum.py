@@ -293,7 +293,7 @@ async def commit(
             verdict = await store.document(transaction, row.key, "verdict")
             return row, accepted, verdict, await verifying.fixed(transaction, context, row)
 
-        row, accepted, verdict, candidates = await aggregator.looks.submit(look)
+        row, accepted, verdict, candidates = await aggregator.lookups.submit(look)
         refuse_aborted(row)
         if context.proofs is None:
             check = functools.partial(_checked_manifest, context, accepted, request)
@@ -540,7 +540,7 @@ async def reveal(
             manifest = await store.document(transaction, row.key, "manifest") if shamir else None
             return row, manifest
 
-        row, manifest = await aggregator.looks.submit(look)
+        row, manifest = await aggregator.lookups.submit(look)
         refuse_aborted(row)
         if row.manifest_hash is None or row.state is RoundState.FROZEN:
             raise RoundNotCommitted

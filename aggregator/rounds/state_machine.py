@@ -262,7 +262,7 @@ async def _after_waiting(
     """The round, and whether it is open and still lacks pieces."""
 
     async def look() -> tuple[tuple[RoundRow, bool], bool]:
-        row: RoundRow = await aggregator.looks.submit(partial(stored_round, round_id=round_id))
+        row: RoundRow = await aggregator.lookups.submit(partial(stored_round, round_id=round_id))
         waits = row.received < awaited.accepted and row.state is RoundState.OPEN
         if waits and awaited.wait_s:
             await asyncio.sleep(GATHER_S)  # one query for many arrivals

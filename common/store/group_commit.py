@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from common.runtime.logs import describe, get_logger
 from common.store.failures import store_failed
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from tacit.errors import DomainError, TooMany, Unavailable
 
 Item = TypeVar("Item")
@@ -83,6 +83,11 @@ def in_transaction(
     return work
 
 
+def reading(database: Database, apply: Apply[Item, Answer]) -> Work[Item, Answer]:
+    """Work on a batch that is read by one statement, as a rule (`Database.read`)."""
+    return lambda items: database.read(lambda transaction: apply(transaction, items))
+
+
 async def in_turn(transaction: Transaction, works: Sequence[InTurn]) -> list[Any]:
     """One after the other: for items that are the work themselves."""
     answers = []
@@ -92,7 +97,17 @@ async def in_turn(transaction: Transaction, works: Sequence[InTurn]) -> list[Any
     return answers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def reading_in_turn(database: Database) -> Work[InTurn, Any]:
+    """Pieces of reading work, each of one statement as a rule (`Database.read`)."""
+    several = in_transaction(database.reading, in_turn)
+
+    async def work(works: Sequence[InTurn]) -> Sequence[Any]:
+        return await several(works) if len(works) > 1 else [await database.read(works[0])]
+
+    return work
+
+
+@dataclass(slots=True, eq=False)
 class _Waiting(Generic[Item, Answer]):
     item: Item
     size: int

@@ -172,8 +172,7 @@ class OwnIdentities:
 
     async def load(self) -> None:
         """What is stored now."""
-        async with self.database.reading() as transaction:
-            await self.load_in(transaction)
+        await self.database.read(self.load_in)
         self._newest.keep(self.serial)
 
     async def load_in(self, transaction: Transaction) -> None:

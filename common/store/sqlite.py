@@ -1,12 +1,11 @@
 """SQLite in the event loop's thread, with prepared statements.
 
-Statements that are made once and asked again and again, on SQLite.
+A short statement takes a few microseconds and a visit to another thread fifty, so statements run
+where they are asked for. What may take long leaves the loop free: a COMMIT, which waits for the
+disk, the statements of a `large` transaction, and the opening of a connection run in threads.
 
-SQLAlchemy spends several times as long on a short statement as SQLite does. What it works out of a
-statement (its text, the order of its parameters, the types on both sides) is the same each time. So
-a statement that is the same object runs on the driver from its third execution on, with what was
-worked out at the second. Statements that are built for one execution are left to SQLAlchemy, as is
-whatever needs more of it: defaults made in Python, or rows returned for several sets of parameters.
+The writers of this process wait for each other in the order in which they came. A lock of another
+process (a backup) is tried again every few milliseconds, `BUSY_S` long.
 """
 
 from __future__ import annotations
@@ -14,227 +13,38 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
-from weakref import WeakSet
+from typing import Any, Final
 
 from sqlalchemy import (
     URL,
     Connection,
     CursorResult,
-    Delete,
     Dialect,
     Executable,
-    Insert,
-    Select,
-    Update,
     create_engine,
     text,
 )
-from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as WaitedTooLong
 from sqlalchemy.pool import NullPool
-from sqlalchemy.sql.compiler import SQLCompiler
 
 from common.runtime.process import make_private_directory
-from common.store.transactions import Counts, Database, Parameters, Result, Transaction
-
-_Processor: TypeAlias = Callable[[Any], Any] | None
-_Known: TypeAlias = Select[Any] | Insert | Update | Delete
-_Use: TypeAlias = tuple[frozenset[str], bool]
-"""With which parameters, and whether with several sets of them."""
-_SHAPES: Final = 64
-"""How many lengths of its lists are kept for one statement."""
-_MOST: Final = 1024
-"""Statements that are kept: more than there are in any service that made them once."""
-
-
-class Rows(IteratorResult[Any]):
-    """The rows of a statement, and how many it changed."""
-
-    rowcount: int
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The text for lists of certain lengths, and its values in order: the parameter's name, the
-    place in it if it is a list, and what makes of it what the driver takes."""
-
-    text: str
-    values: tuple[tuple[str, int | None, _Processor], ...]
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What is known of a statement. `constants`: the values that are part of it; `lists`: those of
-    its values that are lists; `binds`: what makes of a value, or of each in its list, what the
-    driver takes; `processors`: what makes a value of a row, by its place."""
-
-    compiled: SQLCompiler
-    constants: Mapping[str, Any]
-    lists: tuple[str, ...]
-    binds: Mapping[str, _Processor]
-    keys: SimpleResultMetaData
-    processors: tuple[tuple[int, Callable[[Any], Any]], ...]
-    shapes: dict[tuple[int, ...], _Shape] = field(default_factory=dict)
-
-    def run(self, driver: sqlite3.Connection, sets: Sequence[Mapping[str, Any]]) -> Rows:
-        """Execute it with one set of parameters, or with several."""
-        cursor = sqlite3.Cursor(driver)
-        shape = self.shapes[()] if not self.lists else self._shape(sets[0])
-        bound = []
-        for parameters in sets:
-            values: list[Any] = []
-            for name, place, process in shape.values:
-                value = self.constants[name] if name in self.constants else parameters[name]
-                if place is not None:
-                    value = value[place]
-                values.append(value if process is None else process(value))
-            bound.append(values)
-        try:
-            if len(sets) > 1:
-                cursor.executemany(shape.text, bound)
-            else:
-                cursor.execute(shape.text, bound[0])
-        except sqlite3.Error as error:  # as SQLAlchemy raises it
-            raise DBAPIError.instance(
-                shape.text, None, error, sqlite3.Error, hide_parameters=True
-            ) from error
-        rows: list[Any] = cursor.fetchall()
-        for number, row in enumerate(rows if self.processors else ()):
-            values = list(row)
-            for place, process in self.processors:
-                values[place] = None if row[place] is None else process(row[place])
-            rows[number] = tuple(values)
-        result = Rows(self.keys, iter(rows))
-        result.rowcount = cursor.rowcount
-        return result
-
-    def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
-        lengths = tuple([len(parameters[name]) for name in self.lists if name in parameters])
-        shape = self.shapes.get(lengths)
-        if shape is None:
-            if len(self.shapes) >= _SHAPES:
-                self.shapes.clear()
-            shape = self.shapes[lengths] = self.shape_of(parameters)
-        return shape
-
-    def shape_of(self, parameters: Mapping[str, Any]) -> _Shape:
-        """The shape for lists as long as in these parameters."""
-        state = self.compiled.construct_expanded_state(dict(parameters))
-        parts = {
-            part: (name, place)
-            for name in self.lists
-            for place, part in enumerate(state.parameter_expansion[name])
-        }
-        places = [parts.get(name, (name, None)) for name in state.positiontup or ()]
-        values = [(name, place, self.binds[name]) for name, place in places]
-        return _Shape(state.statement, tuple(values))
-
-
-class Statements:
-    """The statements that a database has executed before."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._seen: WeakSet[Executable] = WeakSet()
-        self._known: dict[Executable, dict[_Use, _Prepared | None]] = {}
-
-    def execute(
-        self,
-        connection: Connection,
-        driver: sqlite3.Connection,
-        statement: Executable,
-        parameters: Parameters,
-    ) -> CursorResult[*tuple[Any, ...]]:
-        """The rows, or the count of a statement. `driver`: the connection below SQLAlchemy's.
-        Raises what SQLAlchemy raises."""
-        several = isinstance(parameters, list | tuple)
-        sets = cast("Sequence[Mapping[str, Any]]", parameters if several else (parameters or {},))
-        if not sets:
-            return connection.execute(statement, parameters)
-        use = frozenset(sets[0]), len(sets) > 1
-        uses = self._known.get(statement) or {}
-        prepared = uses.get(use)
-        if prepared is None:
-            result = connection.execute(statement, parameters)
-            if use not in uses and isinstance(statement, _Known):
-                self._look_at(statement, use, result)
-            return result
-        return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
-
-    def _look_at(self, statement: _Known, use: _Use, result: CursorResult[Any]) -> None:
-        """After an execution: prepare a statement that was seen before. It is kept, and what is
-        known of it; one that is seen once is not."""
-        if statement not in self._seen:
-            self._seen.add(statement)
-            return
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known.setdefault(statement, {})[use] = self._prepared(statement, use, result)
-
-    def _prepared(
-        self,
-        statement: Select[Any] | Insert | Update | Delete,
-        use: _Use,
-        result: CursorResult[Any],
-    ) -> _Prepared | None:
-        """What is known of a statement after this result; None where SQLAlchemy is needed."""
-        names, several = use
-        compiled = statement.compile(dialect=self._dialect, column_keys=sorted(names))
-        columns = tuple(statement.exported_columns) if result.returns_rows else ()
-        keys = list(result.keys()) if result.returns_rows else []
-        if (
-            not isinstance(compiled, SQLCompiler)
-            or compiled.prefetch
-            or compiled.escaped_bind_names
-            or compiled.literal_execute_params
-            or (several and columns)
-            or len(keys) != len(columns)
-            or any(bind.callable is not None for bind in compiled.bind_names)
-        ):
-            return None
-        binds = {name: bind for bind, name in compiled.bind_names.items()}
-        lists = tuple(sorted(name for name, bind in binds.items() if bind.expanding))
-        processors = [
-            column.type.dialect_impl(self._dialect).result_processor(self._dialect, None)
-            for column in columns
-        ]
-        prepared = _Prepared(
-            compiled,
-            {name: bind.value for name, bind in binds.items() if name not in names},
-            lists,
-            {
-                name: bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
-                for name, bind in binds.items()
-            },
-            SimpleResultMetaData(keys),
-            tuple(
-                (place, processor)
-                for place, processor in enumerate(processors)
-                if processor is not None
-            ),
-        )
-        if not lists:
-            prepared.shapes[()] = prepared.shape_of(dict.fromkeys(names))
-        return prepared
-
-
-# SQLite in the event loop's thread.
-#
-# A short statement takes a few microseconds and a visit to another thread fifty, so statements run
-# where they are asked for. What may take long leaves the loop free: a COMMIT, which waits for the
-# disk, the statements of a `large` transaction, and the opening of a connection run in threads.
-#
-# The writers of this process wait for each other in the order in which they came. A lock of another
-# process (a backup) is tried again every few milliseconds, `BUSY_S` long.
+from common.store.prepared import Statements
+from common.store.transactions import (
+    Counts,
+    Database,
+    OneStatement,
+    Parameters,
+    Result,
+    Transaction,
+)
 
 PAGE_BYTES: Final = 16384
 WAL_BYTES: Final = 64 * 1024 * 1024
@@ -287,15 +97,19 @@ class _Opened:
     driver: sqlite3.Connection
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SqliteTransaction(Transaction):
     """A transaction."""
 
-    _opened: _Opened
-    _threads: ThreadPoolExecutor
-    _counts: Counts
-    _statements: Statements
-    _large: bool
+    def __init__(
+        self,
+        opened: _Opened,
+        threads: ThreadPoolExecutor,
+        counts: Counts,
+        statements: Statements,
+        large: bool,
+    ) -> None:
+        self._opened, self._threads, self._counts = opened, threads, counts
+        self._statements, self._large = statements, large
 
     @property
     def dialect(self) -> Dialect:
@@ -307,13 +121,32 @@ class SqliteTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
-        execute, opened = self._statements.execute, self._opened
         if not (large or self._large):
-            return execute(opened.connection, opened.driver, statement, parameters)
-        return await _finished(
-            self._threads,
-            partial(execute, opened.connection, opened.driver, statement, parameters),
-        )
+            return self._execute(statement, parameters)
+        return await _finished(self._threads, partial(self._execute, statement, parameters))
+
+    def _execute(
+        self, statement: Executable, parameters: Parameters
+    ) -> CursorResult[*tuple[Any, ...]]:
+        bound = self._statements.known(statement, parameters)
+        if bound is None:
+            result = self._opened.connection.execute(statement, parameters)
+            self._statements.note(statement, parameters, result)
+            return result
+        prepared, sql, values = bound
+        cursor = sqlite3.Cursor(self._opened.driver)
+        try:
+            if len(values) > 1:
+                cursor.executemany(sql, values)
+            else:
+                cursor.execute(sql, values[0])
+        except sqlite3.Error as error:  # as SQLAlchemy raises it
+            raise DBAPIError.instance(
+                sql, None, error, sqlite3.Error, hide_parameters=True
+            ) from error
+        found: CursorResult[*tuple[Any, ...]]
+        found = prepared.result(cursor.fetchall(), cursor.rowcount)
+        return found
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
@@ -387,6 +220,18 @@ class SqliteDatabase(Database):
                 yield SqliteTransaction(opened, self._threads, self.counts, self._statements, large)
             finally:
                 self._give_back(opened)
+
+    @asynccontextmanager
+    async def _reading_one(self) -> AsyncIterator[OneStatement]:
+        """One statement, which is a transaction itself."""
+        opened = await self._take()
+        self.counts.reading += 1
+        try:
+            yield OneStatement(
+                SqliteTransaction(opened, self._threads, self.counts, self._statements, False)
+            )
+        finally:
+            self._give_back(opened)
 
     async def version(self) -> Hashable:
         """SQLite's own count of the commits of other connections."""
@@ -513,16 +358,47 @@ async def _begin_immediate(driver: sqlite3.Connection) -> None:
             return
 
 
+class _Visit:
+    """Work in a thread, and who waits for it in the loop."""
+
+    __slots__ = ("_loop", "_work", "done", "error", "result", "waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Any]) -> None:
+        self._loop, self._work = loop, work
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.waiter: asyncio.Future[None] = loop.create_future()
+
+    def run(self) -> None:
+        """In the thread."""
+        try:
+            self.result = self._work()
+        except BaseException as error:
+            self.error = error
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self.done = True
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+
 async def _finished(threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
     """What `work` returns in a thread. Who is cancelled waits for its end all the same: a
     connection is never used by two."""
-    running = asyncio.get_running_loop().run_in_executor(threads, work)
+    loop = asyncio.get_running_loop()
+    visit = _Visit(loop, work)
+    threads.submit(visit.run)
     cancelled: asyncio.CancelledError | None = None
-    while not running.done():
+    while not visit.done:
         try:
-            await asyncio.wait((running,))
+            await visit.waiter
         except asyncio.CancelledError as error:
-            cancelled = error
+            cancelled, visit.waiter = error, loop.create_future()
     if cancelled is not None:
         raise cancelled
-    return running.result()
+    if visit.error is not None:
+        raise visit.error
+    result: Result = visit.result
+    return result

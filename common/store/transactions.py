@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, overload
@@ -137,6 +137,45 @@ class Transaction(ABC):
         """What `work` returns for SQLAlchemy's synchronous connection, as schema tools need it."""
 
 
+class SecondStatement(RuntimeError):
+    """What was begun as one statement needs another, which would see another moment."""
+
+
+class OneStatement(Transaction):
+    """A transaction in which one statement may run. `exceeded`: whether another was to."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._used = self.exceeded = False
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's."""
+        return self._transaction.dialect
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters = None, /, *, large: bool = False
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """As of any transaction. Raises SecondStatement."""
+        return await self._only().execute(statement, parameters, large=large)
+
+    async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
+        """As of any transaction. Raises SecondStatement."""
+        return await self._only().on_driver(work)
+
+    async def run_sync(self, _: Callable[[Connection], Result], /) -> Result:
+        """Raises SecondStatement: what schema tools ask is more than one statement."""
+        self.exceeded = True
+        raise SecondStatement
+
+    def _only(self) -> Transaction:
+        if self._used:
+            self.exceeded = True
+            raise SecondStatement
+        self._used = True
+        return self._transaction
+
+
 @dataclass(slots=True)
 class Counts:
     """What a database has been asked since it was opened."""
@@ -187,6 +226,22 @@ class Database(ABC):
     @abstractmethod
     def reading(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """A transaction that only reads: one consistent view, and no writer waits for it."""
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
+        """What `work`, which only reads, returns; always of one moment. For work of one statement,
+        as a rule: that statement is a transaction itself, on a server one message instead of three.
+        Work that comes to a second one begins again, in a transaction around all of it."""
+        with suppress(SecondStatement):
+            async with self._reading_one() as one:
+                found = await work(one)
+                if not one.exceeded:
+                    return found
+        async with self.reading() as transaction:
+            return await work(transaction)
+
+    @abstractmethod
+    def _reading_one(self) -> AbstractAsyncContextManager[OneStatement]:
+        """A reading without a transaction around it."""
 
     @abstractmethod
     async def version(self) -> Hashable:

@@ -99,8 +99,9 @@ class Authenticator:
         """The same of a token that is known by its hash alone."""
         record = self._remembered(token_hash)
         if record is None:
-            async with self._database.reading() as transaction:
-                record = await find_token(transaction, self._table, token_hash)
+            record = await self._database.read(
+                lambda transaction: find_token(transaction, self._table, token_hash)
+            )
             if record is None or record.revoked is not None:
                 raise TokenUnknown
             await self._note_use(record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -279,7 +279,9 @@ class Price:
         """The form used in an event."""
         return {
             unit.value: {
-                scenario.value: None if cost is None else list(astuple(cost))
+                scenario.value: None
+                if cost is None
+                else [cost.epsilon, cost.delta, cost.rho, cost.rho_delta]
                 for scenario in SCENARIOS
                 for cost in (self.cost(unit, scenario),)
             }

@@ -152,8 +152,7 @@ class JobScheduler(Repeating):
 
     async def submit_due(self) -> int:
         """Submit every job that is due; how many schedules there are."""
-        async with self._database.reading() as transaction:
-            going = await store.going_schedules(transaction)
+        going = await self._database.read(store.going_schedules)
         for row in going:
             try:
                 await self._follow(row)

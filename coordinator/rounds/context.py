@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
-from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
+from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn, reading
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
@@ -86,7 +86,7 @@ class Conduct:
     @cached_property
     def rows(self) -> GroupCommit[str, RoundRow | None]:
         """Stored rounds by id, as those of many are read together."""
-        return GroupCommit(in_transaction(self.database.reading, store.find_all))
+        return GroupCommit(reading(self.database, store.find_all))
 
     @cached_property
     def looks(self) -> GroupCommit[InTurn, Any]:
@@ -96,7 +96,7 @@ class Conduct:
     @cached_property
     def registered(self) -> GroupCommit[None, Mapping[str, AggregatorRow]]:
         """All aggregators by id, also those removed since a round began."""
-        return GroupCommit(in_transaction(self.database.reading, _registered))
+        return GroupCommit(reading(self.database, _registered))
 
 
 class RoundAborted(Exception):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Final, TypeAlias
+from functools import partial
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +58,8 @@ from tacit.query.terms import PRESENCE, Function
 from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
 from tacit.wire import Instant, WireModel, format_instant
+
+Item = TypeVar("Item")
 
 
 async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
@@ -408,13 +411,7 @@ async def heads(
     database: Database, which: Filter, page_asked: Page
 ) -> tuple[list[answers.RoundHead], str | None]:
     """Rounds as lists show them, and the newest id of all if this page is full."""
-    async with database.reading() as transaction:
-        rows = await round_store.heads(
-            transaction, which, page_asked.after_text(), page_asked.limit
-        )
-        newest = (
-            await round_store.newest(transaction, which) if len(rows) == page_asked.limit else None
-        )
+    rows, newest = await database.read(partial(_paged, round_store.heads, which, page_asked))
     return [head(row) for row in rows], newest
 
 
@@ -430,24 +427,29 @@ async def page(
             [encode(round_row) for round_row in rounds],
             newest,
         )
-    async with database.reading() as transaction:
-        stored = await round_store.descriptors(
-            transaction, which, page_asked.after_text(), page_asked.limit
-        )
-        newest = (
-            await round_store.newest(transaction, which)
-            if len(stored) == page_asked.limit
-            else None
-        )
+    stored, newest = await database.read(
+        partial(_paged, round_store.descriptors, which, page_asked)
+    )
     return [item[0] for item in stored], [item[1].encode() for item in stored], newest
+
+
+async def _paged(
+    read: Callable[[Transaction, Filter, str | None, int], Awaitable[list[Item]]],
+    which: Filter,
+    page_asked: Page,
+    transaction: Transaction,
+) -> tuple[list[Item], str | None]:
+    """The items of a page, and the newest id of all if it is full."""
+    items = await read(transaction, which, page_asked.after_text(), page_asked.limit)
+    full = len(items) == page_asked.limit
+    return items, await round_store.newest(transaction, which) if full else None
 
 
 async def several(
     database: Database, ids: Sequence[str]
 ) -> list[answers.RoundHead | answers.ExpiredRound]:
     """Rounds as lists show them; of one whose content was dropped, how it ended."""
-    async with database.reading() as transaction:
-        rows = await round_store.heads_of(transaction, ids)
+    rows = await database.read(lambda transaction: round_store.heads_of(transaction, ids))
     return [
         head(row)
         if row.expired is None
@@ -458,8 +460,7 @@ async def several(
 
 async def find(database: Database, round_id: str) -> RoundHead:
     """A round, or UnknownRound, or RoundExpired."""
-    async with database.reading() as transaction:
-        return await context.find(transaction, round_id)
+    return await database.read(lambda transaction: context.find(transaction, round_id))
 
 
 async def document(database: Database, round_id: str, name: str) -> bytes:
@@ -467,23 +468,29 @@ async def document(database: Database, round_id: str, name: str) -> bytes:
     it is not there yet, or never."""
     async with database.reading() as transaction:
         row = await context.find(transaction, round_id)
-        text = await round_store.document(transaction, round_id, name)
+        return (await _document(transaction, row, name)).encode()
+
+
+async def _document(transaction: Transaction, row: RoundHead, name: str) -> str:
+    text = await round_store.document(transaction, row.id, name)
     if text is None:
         state = row.state.value
         detail = f"The round is {state}" + (f": {row.reason}" if row.reason else "")
         raise NotReleased(detail, extra={"state": state, "reason": row.reason})
-    return text.encode()
+    return text
 
 
 async def result(database: Database, round_id: str) -> RoundResult:
     """A released result with its report. Raises NotReleased."""
-    content = json.loads(await document(database, round_id, "result"))
-    report = await document(database, round_id, "report")
-    row = await find(database, round_id)
-    summary = json.loads(row.summary)
+    async with database.reading() as transaction:
+        row = await context.find(transaction, round_id)
+        content = json.loads(await _document(transaction, row, "result"))
+        report = await _document(transaction, row, "report")
+        summary, text = json.loads(row.summary), None
+        if summary["function"] == Function.TABLE:
+            text = await _document(transaction, row, "descriptor")
     columns = None
-    if summary["function"] == Function.TABLE:
-        text = await document(database, round_id, "descriptor")
+    if text is not None:
         columns = Signed[RoundDescriptor].model_validate_json(text).statement.query.columns
     return RoundResult(
         format="tacit.round-result/1",

@@ -353,10 +353,15 @@ class Refusing:
             told.set()
 
     async def _tell_all(self) -> None:
-        async with self.database.reading() as transaction:
-            decided = await history.decided_refusals(transaction, self.clock.now(), UNINVITED)
-            fresh = [decision for decision in decided if decision.contribution not in self._told]
-            parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
+        now = self.clock.now()
+
+        async def untold(transaction: Transaction) -> tuple[list[Decided], dict[str, PartyRow]]:
+            decided = await history.decided_refusals(transaction, now, UNINVITED)
+            owners = [item.party for item in decided if item.contribution not in self._told]
+            return decided, await party_store.parties_by_id(transaction, owners)
+
+        decided, parties = await self.database.read(untold)
+        fresh = [decision for decision in decided if decision.contribution not in self._told]
         self._told.intersection_update(decision.contribution for decision in decided)
         by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
         for decision in fresh:

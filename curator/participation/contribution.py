@@ -275,8 +275,9 @@ class Contributor:
     async def _left(self, work: Work, tasks: Sequence[Task]) -> list[Portion]:
         """What is to be prepared; tasks whose portions all are move on."""
         ids = [task.contribution.id for task in tasks]
-        async with self._store.reading() as transaction:
-            done = await accounts.debited_segments(transaction, ids)
+        done = await self._store.read(
+            lambda transaction: accounts.debited_segments(transaction, ids)
+        )
         portions_left: list[Portion] = []
         finished = []
         for task in tasks:

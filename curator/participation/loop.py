@@ -31,7 +31,7 @@ from common.runtime.logs import describe, get_logger
 from common.runtime.process import give_back
 from common.runtime.tasks import Notice
 from common.store.erasure import Erasure
-from common.store.transactions import Database
+from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
 from curator.participation.consent import Refusing
@@ -83,10 +83,8 @@ class Discovery:
 
     async def look(self, url: str, wait_s: float = 0.0) -> bool:
         """Process a coordinator's list; whether it answered."""
-        async with self.database.reading() as transaction:
-            speakers = [
-                speaker for speaker in await party_store.speakers(transaction) if speaker.url == url
-            ]
+        every = await self.database.read(party_store.speakers)
+        speakers = [speaker for speaker in every if speaker.url == url]
         for speaker in _chance.sample(speakers, min(SPEAKERS, len(speakers))):
             try:
                 listing = await self.ask(url, speaker.token, self._etags.get(url), wait_s)
@@ -165,8 +163,11 @@ class Planning:
         """Plan those that are sound descriptors of this coordinator; their ids."""
         now = self._clock.now()
         sound = {row.statement.round: row for row in fresh if _is_sound(row, coordinator, now)}
-        async with self._store.reading() as transaction:
-            enrolled = await party_store.enrolled(transaction, coordinator.key)
+        if not sound:
+            return set()
+        enrolled = await self._store.read(
+            lambda transaction: party_store.enrolled(transaction, coordinator.key)
+        )
         parties = max([1, *map(len, enrolled.values())])
         for some in batches(sound.items(), lambda _: parties, PLANS):
             await self._plan_some(dict(some), enrolled, now)
@@ -344,8 +345,7 @@ class Participation:
 
     async def _look_after_watchers(self) -> None:
         ticket = self._enrolled.ticket()
-        async with self._store.reading() as transaction:
-            speakers = await party_store.speakers(transaction)
+        speakers = await self._store.read(party_store.speakers)
         if set(speakers) != self._speakers:
             self._speakers = set(speakers)
             self._planning.forget()
@@ -375,11 +375,11 @@ class Participation:
     async def _note_gone(self, open_now: set[str]) -> None:
         """Rounds that are no longer open: poll soon for their final state."""
         now = self._clock.now()
-        async with self._store.reading() as transaction:
-            far = now + timedelta(days=400)
-            for row in await outbox.unsettled_rounds(transaction, far, far):
-                if row.id not in open_now:
-                    self._gone[row.id] = row
+        far = now + timedelta(days=400)
+        unsettled = await self._store.read(
+            lambda transaction: outbox.unsettled_rounds(transaction, far, far)
+        )
+        self._gone |= {row.id: row for row in unsettled if row.id not in open_now}
 
     # --- contribute ------------------------------------------------------------------------------
 
@@ -539,20 +539,24 @@ class Participation:
 
     async def _settle_earlier(self, rows: Sequence[RoundRow]) -> None:
         """Fetch the final state of earlier rounds of these queries and windows, before deciding."""
-        async with self._store.reading() as transaction:
-            unsettled = {
+
+        async def open_ended(transaction: Transaction) -> dict[str, RoundRow]:
+            return {
                 earlier.id: earlier
                 for row in rows
                 for earlier in await outbox.open_ended(transaction, row)
             }
+
+        unsettled = await self._store.read(open_ended)
         if unsettled:
             await self._answering.settling.ask(list(unsettled.values()))
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
-        async with self._store.reading() as transaction:
-            unsettled = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        unsettled = await self._store.read(
+            lambda transaction: outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        )
         rows = list({**self._gone, **{item.id: item for item in unsettled}}.values())
         for round_id in await self._answering.settling.ask(rows) if rows else ():
             self._gone.pop(round_id, None)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import Counter
@@ -192,8 +193,7 @@ class Settling:
         reports_of: defaultdict[str, list[Said]] = defaultdict(list)
         for some in batches(every, lambda item: parties[item.party].curators, CURATORS):
             curators = {item.id: parties[item.party].curators for item in some}
-            async with self.database.reading() as transaction:
-                members = await accounts.debited_members(transaction, curators)
+            members = await self.database.read(partial(accounts.debited_members, curators=curators))
             for item in some:
                 party = parties[item.party]
                 if party.coordinator_token is not None:

@@ -90,8 +90,7 @@ class Coordinators(_Chains):
 
     async def known(self, url: str) -> set[Coordinator]:
         """The coordinator at an address, as the parties that use it know it."""
-        async with self.database.reading() as transaction:
-            return await store.coordinators(transaction, url)
+        return await self.database.read(lambda transaction: store.coordinators(transaction, url))
 
     async def look(self, url: str) -> None:
         """Follow what a coordinator shows if that was not done in the last hour."""

@@ -10,7 +10,7 @@ missing period is summed from the debits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 from itertools import product
@@ -114,7 +114,7 @@ def _values(row: NewDebit) -> dict[str, Any]:
     amounts = {
         f"{unit}_{name}": amount
         for unit, charge in row.charges.items()
-        for name, amount in zip(_AMOUNTS, astuple(charge), strict=True)
+        for name, amount in zip(_AMOUNTS, charge.amounts(), strict=True)
     }
     return amounts | {
         "contribution": row.contribution,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -373,7 +373,7 @@ async def plan(transaction: Transaction, plans: Sequence[Plan], now: datetime) -
     """Store who contributes to which rounds when."""
     if plans:
         state = State.PLANNED.value
-        values = [{**asdict(plan), "state": state, "planned": now} for plan in plans]
+        values = [{**vars(plan), "state": state, "planned": now} for plan in plans]
         await transaction.execute(_ADD_CONTRIBUTION, values)
 
 
@@ -443,7 +443,7 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
         _ADD_SEALED,
         [
             {
-                **asdict(item.place),
+                **vars(item.place),
                 "media_type": item.media_type,
                 "state": PENDING,
                 "body": item.body,
@@ -473,7 +473,7 @@ async def mark_sent(transaction: Transaction, answers: Sequence[Answer]) -> None
     """Note final answers; the bytes are dropped, nothing will resend them."""
     noted = [
         {
-            **{f"of_{name}": value for name, value in asdict(answer.place).items()},
+            **{f"of_{name}": value for name, value in vars(answer.place).items()},
             "state": answer.state,
             "problem": answer.problem,
             "body": None,

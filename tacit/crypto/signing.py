@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, M
 from pydantic import Field
 
 from tacit.errors import Forbidden
-from tacit.wire import Binary, WireModel
+from tacit.wire import Binary, WireModel, encode_binary
 
 Statement = TypeVar("Statement", bound=WireModel)
 SHORT_BYTES: Final = 8192
@@ -38,6 +38,11 @@ class Signed(WireModel, Generic[Statement]):
 
     statement: Statement
     signature: Binary
+
+    def canonical(self) -> bytes:
+        """The bytes that hashes cover: those of the statement are kept for many (`KeptModel`)."""
+        signature = encode_binary(self.signature).encode()
+        return b'{"signature":"%b","statement":%b}' % (signature, self.statement.canonical())
 
 
 class Identity:

@@ -184,7 +184,7 @@ def test_roles_are_the_providers_groups(behind: Behind, context: BrowserContext)
     assert page.locator(".who").inner_text().startswith("analyst")
     context.clear_cookies()
     sign_in(page, f"{behind.console}/console/rounds", "evelyn")
-    page.get_by_text("none of your groups has a role here").wait_for()
+    page.get_by_text("none of your groups has a role in this service").wait_for()
     page.screenshot(path=PICTURES / "no-role.png", full_page=True)
     page.goto(f"{behind.console}/console/rounds")
     assert urlsplit(page.url).path == f"{PREFIX}/coordinator/console/login"
@@ -209,4 +209,4 @@ def test_the_curators_console_has_a_prefix_and_a_cookie_of_its_own(
     assert [each["path"] for each in cookies] == [f"{PREFIX}/curator/console"]
     context.clear_cookies()
     sign_in(page, f"{curator.url}/console/readings", "paul")  # his group has a role elsewhere alone
-    page.get_by_text("none of your groups has a role here").wait_for()
+    page.get_by_text("none of your groups has a role in this service").wait_for()

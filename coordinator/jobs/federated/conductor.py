@@ -49,8 +49,7 @@ class Federated(Repeating):
 
     async def look(self) -> bool:
         """Advance every job that can advance; if one did, the next pass follows immediately."""
-        async with self._desk.conduct.database.reading() as transaction:
-            running = await store.federated(transaction)
+        running = await self._desk.conduct.database.read(store.federated)
         self.collection.keep_only(job.id for job in running)
         moved = False
         for job in running:

@@ -18,6 +18,7 @@ from typing import Final
 from algorithms import catalogue
 from algorithms.contract import Block, Cancelled, Collected, Outcome, Part, Stance
 from common.store.database import exclusive
+from common.store.transactions import Transaction
 from coordinator.errors import (
     CollectionOver,
     DescriptorUnknown,
@@ -29,7 +30,7 @@ from coordinator.jobs.privacy_statements import local
 from coordinator.models.job import JobState
 from coordinator.store import jobs as store
 from coordinator.store import registry
-from coordinator.store.jobs import JobRow, ReportRow
+from coordinator.store.jobs import JobRow, ReportRow, StepRow
 from tacit.crypto.signing import Signed
 from tacit.encoders.sums import read_encoding
 from tacit.protocol.federation import Descriptor, Federation, Report, Reports
@@ -97,9 +98,12 @@ class Collection:
     async def descriptors(self) -> list[Signed[Descriptor]]:
         """The descriptors of all jobs that collect now."""
         now = self._conduct.clock.now()
-        async with self._conduct.database.reading() as transaction:
+
+        async def steps(transaction: Transaction) -> list[StepRow | None]:
             jobs = await store.federated(transaction)
-            rows = [await store.find_step(transaction, job.id, 0) for job in jobs]
+            return [await store.find_step(transaction, job.id, 0) for job in jobs]
+
+        rows = await self._conduct.database.read(steps)
         descriptors_found = [_signed(row.document) for row in rows if row is not None]
         return [item for item in descriptors_found if now < item.statement.deadline]
 

@@ -25,7 +25,7 @@ from tacit.protocol.round.descriptor import Hash, RoundDescriptor, RoundId
 from tacit.protocol.sealing_sessions import Session, SessionId
 from tacit.query.terms import LONGEST_PART, MAX_AGGREGATORS, MAX_CURATORS, Identifier
 from tacit.sets import Bits
-from tacit.wire import Binary, Instant, WireModel, require
+from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
 ONLY_PART = 0
 """The number of a host's part in proved rounds: roster number and segment alone say which curators
@@ -285,7 +285,7 @@ class ManifestRequest(WireModel):
     verdicts: tuple[Signed[Verdict], ...] | None = None
 
 
-class Commitment(WireModel):
+class Commitment(KeptModel):
     """A hash that binds an aggregator to its partial sum before it sees those of others.
     `offset`: of a proved round's total, per coordinate, in ring units; it follows from the
     manifest."""
@@ -296,6 +296,14 @@ class Commitment(WireModel):
     aggregator: Identifier
     hash: Hash
     offset: tuple[WholeNumber, ...] | None = None
+
+    def canonical(self) -> bytes:
+        """The bytes that its signature covers; kept but for one with an offset, which is long."""
+        return super().canonical() if self.offset is None else WireModel.canonical(self)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical form, 32 bytes."""
+        return super().digest() if self.offset is None else WireModel.digest(self)
 
 
 class RevealRequest(WireModel):

@@ -230,6 +230,19 @@ async def test_a_round_is_new_once(alliance: Alliance) -> None:
             refused(answer, 409, "round_conflict")
 
 
+async def test_an_opening_reads_once_and_writes_once(alliance: Alliance) -> None:
+    """One reading before anything is checked, and one transaction that adds the round."""
+    async with alliance(3) as federation:
+        await federation.lone(1)
+        aggregator = aggregator_of(federation)
+        for _ in range(2):  # the first loads the key
+            signed = await federation.descriptor(query(**{**EXACT, "aggregators": 3}))
+            before = replace(aggregator.database.counts)
+            await opening.open_round(aggregator, signed)
+        counts = aggregator.database.counts
+        assert (counts.reading - before.reading, counts.writing - before.writing) == (1, 1)
+
+
 # --- shared noise --------------------------------------------------------------------------------
 
 

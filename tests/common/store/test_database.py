@@ -4,17 +4,20 @@ import asyncio
 import os
 import stat
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, inspect, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 
 from common.store.database import check, migrate, open_database, pending_migrations
 from common.store.migration import drift
 from common.store.tokens import token_table
-from common.store.transactions import Database
+from common.store.transactions import Database, SecondStatement, Transaction
 from common.web.idempotency import idempotency_table
 
 ENV = """
@@ -243,6 +246,118 @@ async def test_one_connection_serves_every_kind_of_transaction(database_url: str
             await fail()
         async with database.reading() as transaction:
             assert (await transaction.execute(query)).scalar_one() == 0
+    await database.dispose()
+
+
+async def test_a_read_of_several_statements_sees_one_moment(database: Database) -> None:
+    """Also where another transaction ends between its first statement and its second, and where the
+    work itself passes over that it was refused the second."""
+    query = text("SELECT count(*) FROM t")
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+
+    async def insert() -> None:
+        async with database.begin() as transaction:
+            await transaction.execute(text("INSERT INTO t VALUES (1)"))
+
+    def counting(statements: int, passed_over: type[Exception] = KeyError) -> Any:
+        async def count(transaction: Transaction) -> list[int]:
+            found = []
+            for _ in range(statements):
+                with suppress(passed_over):
+                    found.append((await transaction.execute(query)).scalar_one())
+                await insert()
+            return found
+
+        return count
+
+    async def failing(_: Transaction) -> None:
+        raise ZeroDivisionError
+
+    before = database.counts.reading
+    assert await database.read(counting(1)) == [0]
+    assert database.counts.reading == before + 1
+    assert await database.read(counting(2)) == [2, 2]
+    assert await database.read(counting(2, SecondStatement)) == [6, 6]
+    assert await database.read(lambda one: one.run_sync(lambda found: found.dialect.name))
+    with pytest.raises(ZeroDivisionError):
+        await database.read(failing)
+    assert await database.read(counting(1)) == [8]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_failed_statement_that_is_passed_over_is_not_acknowledged(
+    database_url: str,
+) -> None:
+    """PostgreSQL answers COMMIT of such a transaction with ROLLBACK, and no error."""
+    database = open_database(database_url, pool_size=1, max_overflow=0)
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+
+    async def pass_over() -> None:
+        async with database.begin() as transaction:
+            await transaction.execute(text("INSERT INTO t VALUES (1)"))
+            with suppress(DBAPIError):
+                await transaction.execute(text("SELECT nothing"))
+
+    with pytest.raises(PendingRollbackError):
+        await pass_over()
+    async with database.reading() as reader:
+        assert (await reader.execute(text("SELECT count(*) FROM t"))).scalar_one() == 0
+    await database.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_who_is_cancelled_leaves_the_pool_whole(database_url: str) -> None:
+    """In a statement, between two, and while it waits for a connection: one connection serves all
+    that follows, and nothing of what was cancelled is there."""
+    database = open_database(database_url, pool_size=1, max_overflow=0)
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+    written = asyncio.Event()
+
+    async def stay(statement: str | None) -> None:
+        async with database.begin() as transaction:
+            await transaction.execute(text("INSERT INTO t VALUES (1)"))
+            written.set()
+            if statement is not None:
+                await transaction.execute(text(statement))
+            await asyncio.Event().wait()
+
+    for statement in ("SELECT pg_sleep(60)", None):
+        written.clear()
+        first = asyncio.create_task(stay(statement))
+        await written.wait()
+        second = asyncio.create_task(stay(None))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for task in (second, first):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with database.reading() as reader:
+            assert (await reader.execute(text("SELECT count(*) FROM t"))).scalar_one() == 0
+    await database.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_connection_that_the_server_ended_is_not_used_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(database_url, pool_size=1, max_overflow=0)
+
+    async def end() -> None:
+        found = await database.read(lambda one: one.execute(text("SELECT pg_backend_pid()")))
+        other = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+        await other.execute("SELECT pg_terminate_backend($1, 10000)", found.scalar_one())
+        await other.close()
+
+    await end()
+    await check(database)  # the end may not have arrived: it would be found by this statement
+    assert await check(database) is None
+    monkeypatch.setattr("common.store.postgresql.IDLE_S", 0)
+    await end()
+    assert await check(database) is None
     await database.dispose()
 
 

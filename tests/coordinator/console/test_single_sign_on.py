@@ -147,7 +147,7 @@ async def test_roles_are_those_of_the_groups(house: Houses) -> None:
             there.browser = there.another()
             there.provider.groups = groups
             assert await there.sign_in() == 401, groups
-            assert "none of your groups has a role here" in there.browser.words()
+            assert "none of your groups has a role in this service" in there.browser.words()
             assert not await there.is_in()
 
 

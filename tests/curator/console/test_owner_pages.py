@@ -125,7 +125,7 @@ async def test_an_answer_tells_who_added_noise_and_to_whom_it_went(site: OpenSit
         places = [
             text.index(words)
             for words in (
-                "What left, when, to whom",
+                "What was sent, when, to whom",
                 "To whom",
                 "How sure someone can be",
                 "How much more can leave",

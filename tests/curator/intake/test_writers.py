@@ -144,12 +144,16 @@ async def test_writers_of_other_curators_do_not_wait(database: Database, databas
     await other.dispose()
 
 
+async def lock_soon(database: Database, curators: list[int]) -> None:
+    async with database.begin() as transaction:
+        await transaction.execute(text("SET LOCAL lock_timeout = '10ms'"))
+        await store.lock_curators(transaction, curators)
+
+
 async def test_writers_of_one_curator_wait(database: Database, database_url: str) -> None:
     other = open_database(database_url)
     async with database.begin() as first:
         await store.lock_curators(first, [7, 3])
-        async with other.begin() as second:
-            await second.execute(text("SET LOCAL lock_timeout = '10ms'"))
-            with pytest.raises(DBAPIError, match="lock timeout"):
-                await store.lock_curators(second, [5, 3 + store.SHARDS])
+        with pytest.raises(DBAPIError, match="lock timeout"):
+            await lock_soon(other, [5, 3 + store.SHARDS])
     await other.dispose()
