@@ -17,7 +17,8 @@ import pytest
 from algorithms.contract import NotOverCurators
 from algorithms.set_valued import Parameters, federated
 from algorithms.set_valued.federated import ROUNDS, WithRest, method_of, planned_questions
-from algorithms.set_valued.margins import WITH_DIFFPART, items_kept, told_from_noise
+from algorithms.set_valued.lengths import LengthCounts
+from algorithms.set_valued.margins import WITH_DIFFPART, items_kept
 from simulation.stand_in_data import msnbc_like
 from tacit.encoders import set_valued_counts, sums
 from tacit.encoders.count_sums import CountSum
@@ -55,10 +56,12 @@ def test_over_curators_the_counts_are_those_of_one_keeper() -> None:
     lengths = np.bincount(records)
     lengths = np.bincount(np.minimum(lengths[lengths > 0], MOST_LENGTH), minlength=65)[1:]
     assert state.lengths is not None
-    assert (state.lengths == told_from_noise(lengths, Fraction(3, 2), DRAWS)[0]).all()
+    assert (state.lengths.noisy == lengths).all()
+    found = LengthCounts.of(lengths, ITEMS, Fraction(3, 2), DRAWS)
+    assert (state.lengths.counts == found.counts).all()
     margins = state.margins(params().epsilon)
-    rate = params().epsilon * WITH_DIFFPART.items
-    assert margins.kept == items_kept(state.lengths, rate, ITEMS) > 1
+    most = items_kept(found.counts, params().epsilon, WITH_DIFFPART, ITEMS)
+    assert margins.kept == most > 1
     cut = np.minimum(np.bincount(records), margins.kept)
     assert margins.items.sum() == cut.sum()
     assert (margins.items <= np.bincount(places, minlength=ITEMS)).all()
@@ -146,12 +149,6 @@ def test_lengths_count_each_record_once() -> None:
         ITEMS: 1,
     }
     assert asked.moved(lists_of(rows)).max() == 1
-
-
-def test_lengths_are_told_from_the_noise_that_is_there() -> None:
-    noisy = np.array([-99, 51, 150])
-    assert told_from_noise(noisy, Fraction(10))[0].tolist() == [0, 51, 150]
-    assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 150]
 
 
 @pytest.mark.parametrize(
