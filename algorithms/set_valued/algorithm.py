@@ -32,6 +32,7 @@ from algorithms.set_valued.margins import (
 from algorithms.set_valued.parameters import (
     ONE_DRAW,
     Parameters,
+    least_shares,
     resolved_universe,
     settings_of,
     shares_of,
@@ -221,8 +222,8 @@ RESULT: Final = {
     "records": "the sum of their counts",
     "partitions_split": "how many partitions were split, with or without records (diffpart)",
     "method": "diffpart, diffpart+rest, rest or basic",
-    "lengths": "noisy numbers of records with 1 to 64 items, the last with 64 and more; those that "
-    "may be noise are 0 (diffpart+rest, rest)",
+    "lengths": "numbers of records with 1 to 64 items, the last with 64 and more, as estimated "
+    "from noisy counts of lengths and of items (diffpart+rest, rest)",
     "items_kept": "items of a record that were counted, at most (diffpart+rest, rest)",
     "rest_rows": "itemsets of kind rest among the rows (diffpart+rest, rest)",
     "rest_records": "the sum of their counts (diffpart+rest, rest)",
@@ -256,8 +257,9 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     margins = None
     if method != "diffpart":
         sets = itemsets(dataset, universe, context)
-        lengths = measured_lengths(sets, len(universe), params.epsilon, context)
-        shares = shares_of(params, method, lengths[0], len(universe))
+        share = least_shares(params, method).lengths
+        lengths = measured_lengths(sets, len(universe), params.epsilon, context, share)
+        shares = shares_of(params, method, lengths.counts, len(universe))
         margins = measured_margins(sets, len(universe), params.epsilon, context, lengths, shares)
         if not shares.diffpart:
             outcome, released = published_with_rest(

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.set_valued.margins import SIZES, Basis
+from algorithms.set_valued.lengths import SIZES
+from algorithms.set_valued.margins import Basis
 from algorithms.set_valued.records import superset_sums
 
 Floats = NDArray[np.float64]

@@ -27,8 +27,8 @@ from algorithms.set_valued.algorithm import (
     published_with_rest,
 )
 from algorithms.set_valued.counts import DiffPart, State, released_rows
+from algorithms.set_valued.lengths import LengthCounts
 from algorithms.set_valued.margins import (
-    LENGTHS_SHARE,
     WITH_BASIS,
     WITH_DIFFPART,
     WITH_PAIRS,
@@ -41,11 +41,11 @@ from algorithms.set_valued.margins import (
     deviation_of,
     items_kept,
     pair_items_kept,
-    told_from_noise,
 )
 from algorithms.set_valued.parameters import (
     Method,
     Parameters,
+    least_shares,
     resolved_universe,
     settings_of,
     shares_of,
@@ -117,28 +117,28 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class WithRest:
-    """Of `diffpart+rest` and `rest`: noisy lengths (64,) and items (universe,), None before they
-    were asked, then DiffPart's state. shares: of epsilon, by the noisy lengths; cells: of the
+    """Of `diffpart+rest` and `rest`: lengths and noisy items (universe,), None before they were
+    asked, then DiffPart's state. shares: of epsilon, by the noisy lengths; cells: of the
     basis, or counts of pairs, where these have a share; draws: whole noises that a sum holds."""
 
     tree: State
     draws: Fraction
-    lengths: Ints | None = None
+    lengths: LengthCounts | None = None
     items: Ints | None = None
-    hidden: float = 0.0
     shares: Shares = WITH_DIFFPART
     cells: Ints | None = None
 
     def kept(self, epsilon: Fraction, universe: int) -> int:
         """l, once lengths are known. epsilon: of the job."""
         assert self.lengths is not None
-        return items_kept(self.lengths, epsilon * self.shares.items, universe)
+        return items_kept(self.lengths.counts, epsilon, self.shares, universe)
 
     def pairs_kept(self, epsilon: Fraction, chosen: Ints) -> int:
         """c, once lengths and items are known. epsilon: of the job."""
         assert self.lengths is not None
         assert self.items is not None
-        return pair_items_kept(self.lengths, self.items, chosen, epsilon * self.shares.basis)
+        rate = epsilon * self.shares.basis
+        return pair_items_kept(self.lengths.counts, self.items, chosen, rate)
 
     def margins(self, epsilon: Fraction) -> Margins:
         """All of them; they were asked. epsilon: of the job."""
@@ -154,16 +154,16 @@ class WithRest:
         elif self.cells is not None:
             basis = Basis(commonest(self.items, shares.k), self.cells, deviation(1 / rate))
         return Margins(
-            self.lengths,
+            self.lengths.counts,
             kept,
             self.items,
-            self.hidden,
+            self.lengths.hidden,
             deviation(kept / (epsilon * shares.items)),
-            deviation(1 / (epsilon * LENGTHS_SHARE)),
+            self.lengths.deviations,
             basis,
             shares,
             pairs,
-        )
+        ).fitted()
 
 
 Held = State | WithRest | Histogram
@@ -201,16 +201,17 @@ def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Quest
     """Lengths, items, the basis or pairs, then DiffPart's questions, where they have a share."""
     items = tree.taxonomy.size
     if state.lengths is None:
-        return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
+        rate = params.epsilon * least_shares(params, method_of(params)).lengths
+        return _one_group("lengths", Lengths(items), 1, rate)
     shares = state.shares
     if state.items is None:
         kept = state.kept(params.epsilon, items)
-        document = KeptItems(items, kept, _salt(state.lengths))
+        document = KeptItems(items, kept, _salt(state.lengths.noisy))
         return _one_group("items", document, kept, params.epsilon * shares.items)
     if shares.pairs and state.cells is None:
         chosen = commonest(state.items, shares.pairs)
         most = state.pairs_kept(params.epsilon, chosen)
-        pairs = KeptPairs(items, chosen, most, _salt(state.lengths))
+        pairs = KeptPairs(items, chosen, most, _salt(state.lengths.noisy))
         return _one_group("pairs", pairs, pairs.reach, params.epsilon * shares.basis)
     if shares.k and state.cells is None:
         basis = BasisCells(items, commonest(state.items, shares.k))
@@ -227,12 +228,11 @@ def _absorb_with_rest(
     answer: Answer,
 ) -> WithRest:
     if state.lengths is None:
-        scale = 1 / (params.epsilon * LENGTHS_SHARE)
-        noisy = answer.dense().astype(np.int64)
-        noisy[tree.taxonomy.size :] = 0  # no record has more items than there are
-        lengths, hidden = told_from_noise(noisy, scale, draws)
-        shares = shares_of(over_curators(params), method_of(params), lengths, tree.taxonomy.size)
-        return replace(state, lengths=lengths, hidden=hidden, shares=shares)
+        scale = 1 / (params.epsilon * least_shares(params, method_of(params)).lengths)
+        items, noisy = tree.taxonomy.size, answer.dense().astype(np.int64)
+        lengths = LengthCounts.of(noisy, items, scale, draws)
+        shares = shares_of(over_curators(params), method_of(params), lengths.counts, items)
+        return replace(state, lengths=lengths, shares=shares)
     if state.items is None:
         return replace(state, items=answer.dense().astype(np.int64))
     if state.shares.basis and state.cells is None:
@@ -272,7 +272,7 @@ def planned(params: Parameters) -> int:
     if method == "basic":
         return 1
     if method == "rest":
-        return 3
+        return 3 if least_shares(params, method).basis else 2
     taxonomy = Taxonomy(len(universe(params)), params.fanout)
     splits = taxonomy.internal(taxonomy.root)
     return splits if method == "diffpart" else max(3, splits + 2)
@@ -295,12 +295,14 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
     questions = []
     if method != "diffpart":
         size = taxonomy.size
-        least = WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
-        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * least.items
+        least = least_shares(params, method)
+        rates = params.epsilon * least.lengths, params.epsilon * least.items
         questions = [
             PlannedQuestion("lengths", rates[0], 1, None, None, MOST_LENGTH, MOST_LENGTH),
             PlannedQuestion("items", rates[1], MOST_LENGTH, None, None, size, size),
         ]
+    if method == "rest" and not least.basis:
+        return tuple(questions)
     if method == "rest" and counts_pairs(taxonomy.size):
         rate, reach = params.epsilon * WITH_PAIRS.basis, pair_count(MOST_PAIRS_OF)
         cells = max(pair_count(min(MOST_PAIR_ITEMS, size)), 1 << WITH_BASIS.k)

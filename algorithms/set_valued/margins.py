@@ -13,7 +13,7 @@ both; a record's choice of what it keeps depends on itself alone. Spec: set-valu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.counts.contract import threshold
 from algorithms.graph_der.degrees import DegreeLaw
+from algorithms.set_valued.lengths import SIZES, LengthCounts, consistent_lengths
 from algorithms.set_valued.records import Itemsets
-from algorithms.simplex import on_simplex
 from tacit.encoders.counts import places_among
 from tacit.encoders.set_valued_counts import (
     MOST_BASIS,
@@ -41,19 +40,14 @@ from tacit.records.items import Ints
 
 Floats = NDArray[np.float64]
 
-SIZES: Final = np.arange(1.0, MOST_LENGTH + 1)
-"""Items of a record of each counted length."""
 LENGTHS_SHARE: Final = Fraction(1, 30)
-_THRESHOLD: Final = 5
-"""Of a length's noisy count, in scales of its noise."""
-_ALONE: Final = 8
-"""Of one that shows while neither length beside it does: one job in a hundred has a false one."""
-_FALLING: Final = 0.85
-"""Lengths that fall at least as fast have a tail."""
+"""Of epsilon, but of the aim items."""
 _TYPICAL: Final = 5
 """Times the root of the number of items: about this many items make up most of all records."""
 _SKEW: Final = 0.15
 """Of what records do not keep, the part that is assumed to be guessed wrongly."""
+_SKEW_OF_ALL: Final = 0.1
+"""The same where rare items count as much as common ones: their noise is larger."""
 _PAIR_SKEW: Final = 0.5
 """The same of pairs: those of short records are kept far more often than those of long ones."""
 _BASIS_ERROR: Final = 1 / 200
@@ -77,26 +71,37 @@ _GROUPS: Final = 100
 @dataclass(frozen=True)
 class Shares:
     """The parts of epsilon; they add up to 1. k: items of the basis, 0 without one; pairs: items
-    whose pairs are counted instead of cells of a basis, or 0."""
+    whose pairs are counted instead of cells of a basis, or 0; all_items: whether rare items count
+    as much as common ones."""
 
     diffpart: Fraction
+    lengths: Fraction
     items: Fraction
     basis: Fraction
     k: int
     pairs: int = 0
+    all_items: bool = False
 
     def json(self) -> dict[str, str]:
         """For a report."""
-        parts = {"diffpart": self.diffpart, "lengths": LENGTHS_SHARE, "items": self.items}
+        parts = {"diffpart": self.diffpart, "lengths": self.lengths, "items": self.items}
         parts["pairs" if self.pairs else "basis"] = self.basis
         return {name: str(part) for name, part in parts.items() if part}
 
 
-WITH_DIFFPART: Final = Shares(Fraction(2, 3), Fraction(3, 10), Fraction(0), 0)
-ITEMS_ONLY: Final = Shares(Fraction(0), 1 - LENGTHS_SHARE, Fraction(0), 0)
-WITH_BASIS: Final = Shares(Fraction(0), Fraction(4, 5) - LENGTHS_SHARE, Fraction(1, 5), MOST_BASIS)
-WITH_PAIRS: Final = Shares(
-    Fraction(0), Fraction(9, 10) - LENGTHS_SHARE, Fraction(1, 10), 0, MOST_PAIR_ITEMS
+WITH_DIFFPART: Final = Shares(Fraction(2, 3), LENGTHS_SHARE, Fraction(3, 10), Fraction(0), 0)
+ITEMS_ONLY: Final = Shares(Fraction(0), LENGTHS_SHARE, 1 - LENGTHS_SHARE, Fraction(0), 0)
+FOR_ITEMS: Final = replace(
+    ITEMS_ONLY, lengths=Fraction(1, 20), items=Fraction(19, 20), all_items=True
+)
+WITH_BASIS: Final = replace(
+    ITEMS_ONLY, items=Fraction(4, 5) - LENGTHS_SHARE, basis=Fraction(1, 5), k=MOST_BASIS
+)
+WITH_PAIRS: Final = replace(
+    ITEMS_ONLY,
+    items=Fraction(9, 10) - LENGTHS_SHARE,
+    basis=Fraction(1, 10),
+    pairs=MOST_PAIR_ITEMS,
 )
 
 
@@ -160,33 +165,46 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Released: lengths (64,), noisy numbers of records with 1 to 64 items, those that may be noise
-    set to 0; kept: l; items (universe,), noisy numbers of records that kept each item; hidden: how
-    many records may have a length that was set to 0: two standard deviations above their count;
-    deviation, deviation_of_lengths: standard deviation of the noise of an item, and of a length."""
+    """Released: lengths (64,), records with 1 to 64 items, and their deviations, as `LengthCounts`
+    has them from noisy ones; kept: l; items (universe,), noisy numbers of records that kept each
+    item; hidden: how many records noise may hide; deviation: standard deviation of the noise of an
+    item."""
 
     lengths: Ints
     kept: int
     items: Ints
     hidden: float = 0.0
     deviation: float = 0.0
-    deviation_of_lengths: float = 0.0
+    deviations_of_lengths: Floats = field(default_factory=lambda: np.zeros(MOST_LENGTH))
     basis: Basis | None = None
     shares: Shares = WITH_DIFFPART
     pairs: Pairs | None = None
 
+    def fitting(self, lengths: Ints, items: Floats) -> Ints:
+        """Counts of lengths (64,), moved until they hold as many kept items as were counted of
+        these (items,)."""
+        deviations = self.deviations_of_lengths
+        return consistent_lengths(lengths, deviations, self.kept, items, self.deviation)
+
+    def fitted(self) -> Margins:
+        """With lengths that fit the items."""
+        return replace(self, lengths=self.fitting(self.lengths, self.items.astype(np.float64)))
+
 
 def measured_lengths(
-    sets: Itemsets, universe: int, epsilon: Fraction, context: Context
-) -> tuple[Ints, float]:
-    """Noisy lengths (64,) and what noise may hide. epsilon: of the whole job."""
+    sets: Itemsets,
+    universe: int,
+    epsilon: Fraction,
+    context: Context,
+    share: Fraction = LENGTHS_SHARE,
+) -> LengthCounts:
+    """By noisy counts of lengths. epsilon: of the whole job; share: of it."""
     context.progress(0.1, "counting lengths")
     sizes = np.minimum(np.diff(sets.offsets), MOST_LENGTH)
     counts = np.bincount(sizes, minlength=MOST_LENGTH + 1)[1:]
-    scale = 1 / (epsilon * LENGTHS_SHARE)
+    scale = 1 / (epsilon * share)
     noisy = counts + DiscreteLaplace(scale).draw(context.noise("lengths"), MOST_LENGTH)
-    noisy[universe:] = 0  # no record has more items than there are
-    return told_from_noise(noisy, scale)
+    return LengthCounts.of(noisy, universe, scale)
 
 
 def measured_margins(
@@ -194,13 +212,12 @@ def measured_margins(
     universe: int,
     epsilon: Fraction,
     context: Context,
-    lengths: tuple[Ints, float],
+    lengths: LengthCounts,
     shares: Shares = WITH_DIFFPART,
 ) -> Margins:
-    """With noisy counts of items and of the basis or pairs; lengths: as `measured_lengths` has
-    them. Raises Cancelled."""
-    known, hidden = lengths
-    kept = items_kept(known, epsilon * shares.items, universe)
+    """With noisy counts of items and of the basis or pairs. Raises Cancelled."""
+    known = lengths.counts
+    kept = items_kept(known, epsilon, shares, universe)
     context.progress(0.2, "counting items")
     places = kept_places(sets, kept, context.noise("kept items"))
     scale = kept / (epsilon * shares.items)
@@ -214,9 +231,17 @@ def measured_margins(
         cells = basis_cells(sets, chosen)
         cells = cells + DiscreteLaplace(1 / rate).draw(context.noise("basis"), cells.size)
         basis = Basis(chosen, cells, deviation_of(1 / rate))
-    of_lengths = deviation_of(1 / (epsilon * LENGTHS_SHARE))
-    deviation = deviation_of(scale)
-    return Margins(known, kept, items, hidden, deviation, of_lengths, basis, shares, pairs)
+    return Margins(
+        known,
+        kept,
+        items,
+        lengths.hidden,
+        deviation_of(scale),
+        lengths.deviations,
+        basis,
+        shares,
+        pairs,
+    ).fitted()
 
 
 def _measured_pairs(
@@ -288,58 +313,23 @@ def estimated_items(margins: Margins, draws: Fraction = Fraction(1)) -> Floats:
     return estimated * (float(SIZES @ margins.lengths) / kept if kept else 1.0)
 
 
-def told_from_noise(
-    noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)
-) -> tuple[Ints, float]:
-    """Noisy lengths, those below five scales of their noise 0 (eight, where no length beside them
-    shows), unless all of these together hold two standard deviations more records than a tail
-    behind the last that shows: then they keep their sum, lowered alike. And how many records of
-    theirs may be missing. Where a sum holds more than one whole noise, below what that reaches as
-    rarely (spec: federated-counting, section 3)."""
-    least = float(_THRESHOLD * scale)
-    if draws != 1:
-        least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
-    shown = np.pad(noisy >= least, 1)
-    alone = ~(shown[:-2] | shown[2:])
-    hidden = noisy < np.where(alone, least * _ALONE / _THRESHOLD, least)
-    below = noisy[hidden].astype(np.float64)
-    records = float(below.sum())
-    wide = 2 * float(scale) * math.sqrt(2 * draws * below.size)  # two standard deviations
-    shown_lengths = np.where(hidden, 0, noisy)
-    tailed = _with_tail(shown_lengths, max(records, 0.0) + wide)
-    if records - float((tailed - shown_lengths).sum()) > max(least, wide):
-        shown_lengths[hidden] = np.rint(on_simplex(below))
-    else:
-        shown_lengths = tailed
-    return shown_lengths, max(0.0, float((noisy - shown_lengths)[hidden].sum()) + wide)
-
-
-def _with_tail(lengths: Ints, most: float) -> Ints:
-    """Lengths behind the last that shows, falling as the last three do; `most` records at most.
-    Few long records that noise hides hold many items."""
-    last = int(np.flatnonzero(lengths).max(initial=0))
-    if last < 2 or not lengths[last - 1]:
-        return lengths
-    ratio = math.sqrt(lengths[last] / max(lengths[last - 2], 1))
-    if ratio > _FALLING:  # there is an end, or lengths do not fall
-        return lengths
-    tail = lengths[last] * ratio ** np.arange(1, lengths.size - last)
-    lengthened = lengths.copy()
-    lengthened[last + 1 :] = np.rint(tail * min(1.0, most / max(float(tail.sum()), 1e-9)))
-    return lengthened
-
-
-def items_kept(lengths: Ints, epsilon: Fraction, items: int) -> int:
+def items_kept(lengths: Ints, epsilon: Fraction, shares: Shares, items: int) -> int:
     """l, 1 to 64, by the forecast of a common item's relative error: noise of standard deviation
     sqrt(2) l / epsilon, stretched by what records keep of their items, and 15 % of what they do not
-    keep. 1 without records. epsilon: of the items; items: how many there are."""
+    keep. 1 without records. epsilon: of the job; items: how many there are.
+
+    Where rare items count as much, the larger of the noise and of a tenth of what records do not
+    keep is least, and half of all records keep all of their items."""
     items_of_length = lengths * SIZES
     total = float(items_of_length.sum())
     if not total:
         return 1
     kept = np.minimum(SIZES[:, None], SIZES[None, :]) @ lengths / total  # by l
     typical = total / min(_TYPICAL * math.sqrt(items), items)
-    noise = math.sqrt(2) * SIZES / float(epsilon) / (kept * typical)
+    noise = math.sqrt(2) * SIZES / float(epsilon * shares.items) / (kept * typical)
+    if shares.all_items:
+        median = np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)
+        return 1 + int(max(median, np.argmin(np.maximum(noise, _SKEW_OF_ALL * (1 - kept)))))
     return 1 + int(np.argmin(np.square(noise) + np.square(_SKEW * (1 - kept))))
 
 

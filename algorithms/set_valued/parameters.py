@@ -21,7 +21,7 @@ from algorithms.contract import (
 )
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.set_valued.margins import (
-    LENGTHS_SHARE,
+    FOR_ITEMS,
     WITH_BASIS,
     WITH_DIFFPART,
     WITH_PAIRS,
@@ -31,6 +31,7 @@ from algorithms.set_valued.margins import (
     shares_without_diffpart,
 )
 from algorithms.set_valued.settings import (
+    BadAim,
     BadEta,
     BadFanout,
     Law,
@@ -55,6 +56,7 @@ ONE_DRAW: Final = Fraction(1)
 
 
 Method = Literal["diffpart", "diffpart+rest", "rest", "basic"]
+Aim = Literal["balanced", "items"]
 
 
 class Metrics(WireModel):
@@ -91,6 +93,11 @@ class Parameters(WireModel):
         "at most 22 items; auto: rest, or diffpart+rest where the noisy "
         "number of records promises that DiffPart keeps something (default of sound)",
     )
+    aim: Aim = Field(
+        "balanced",
+        description="sound, method rest or auto: what epsilon is spent on: items (single items and "
+        "lengths alone), balanced (also pairs or sets of the commonest items, or DiffPart)",
+    )
     fanout: int = Field(
         10,
         description="children of a taxonomy's node",
@@ -122,13 +129,21 @@ class Parameters(WireModel):
         """The one that runs; diffpart+rest of auto may become rest when lengths are known
         (`shares_of`)."""
         method_asked = self.method or ("diffpart" if stance == "paper" else "auto")
-        return "diffpart+rest" if method_asked == "auto" else method_asked
+        if method_asked == "auto":
+            return "rest" if self.aim == "items" else "diffpart+rest"
+        return method_asked
 
 
 def check_parameters(params: Parameters, stance: Stance) -> None:
-    """Raises BadEpsilon, BadFanout, BadEta, BadUniverse, MethodNeedsSound; each names the field."""
+    """Raises BadEpsilon, BadFanout, BadEta, BadAim, BadUniverse, MethodNeedsSound; each names the
+    field."""
     if stance == "paper" and params.method in ("diffpart+rest", "rest", "auto"):
         raise MethodNeedsSound("the source has diffpart and basic", pointer="/params/method")
+    if params.aim != "balanced":
+        if stance == "paper":
+            raise MethodNeedsSound("the source has no aims", pointer="/params/aim")
+        if params.method not in (None, "auto", "rest"):
+            raise BadAim("items is an aim of the methods rest and auto", pointer="/params/aim")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 20", pointer="/params/epsilon")
     if params.fanout not in FANOUTS:
@@ -183,6 +198,8 @@ def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
 
 def shares_of(params: Parameters, method: Method, lengths: Ints, items: int) -> Shares:
     """What the parts get once the noisy lengths (64,) of records are known."""
+    if params.aim == "items":
+        return FOR_ITEMS
     kept = params.method == "diffpart+rest" or diffpart_keeps_something(
         lengths, params.epsilon, Taxonomy(items, params.fanout), params.eta
     )
@@ -191,14 +208,24 @@ def shares_of(params: Parameters, method: Method, lengths: Ints, items: int) -> 
     return shares_without_diffpart(lengths, params.epsilon, items)
 
 
+def least_shares(params: Parameters, method: Method) -> Shares:
+    """The smallest shares that a run of a method with margins can have, before lengths are
+    known."""
+    if params.aim == "items":
+        return FOR_ITEMS
+    return WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+
+
 def noise_scales(params: Parameters, method: Method, items: int) -> tuple[Fraction, ...]:
     """The largest scale of partition tests, and of released counts, for a universe of this size;
     of `diffpart+rest` also of lengths, and of items at most; of `rest` these and the basis, or
-    pairs at most."""
+    pairs at most, if these have a share."""
     if method == "basic":
         return (1 / params.epsilon,)
-    least = WITH_DIFFPART.items if method == "diffpart+rest" else WITH_BASIS.items
-    margins = 1 / (params.epsilon * LENGTHS_SHARE), MOST_LENGTH / (params.epsilon * least)
+    least = least_shares(params, method)
+    margins = 1 / (params.epsilon * least.lengths), MOST_LENGTH / (params.epsilon * least.items)
+    if method == "rest" and not least.basis:
+        return margins
     if method == "rest" and counts_pairs(items):
         return (*margins, pair_count(MOST_PAIRS_OF) / (params.epsilon * WITH_PAIRS.basis))
     if method == "rest":

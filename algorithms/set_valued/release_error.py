@@ -18,14 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.counts.released_files import RUNS, SEED, FileErrors, Seen, by_class, probes
-from algorithms.set_valued.margins import (
-    LENGTHS_SHARE,
-    SIZES,
-    Margins,
-    deviation_of,
-    items_kept,
-    told_from_noise,
-)
+from algorithms.set_valued.lengths import SIZES, LengthCounts
+from algorithms.set_valued.margins import Margins, deviation_of, items_kept
 from algorithms.set_valued.remainder import Measured, Remainder, kept_shares, remainder
 from tacit.randomness import SeededRandom
 from tacit.records.items import Ints
@@ -91,11 +85,11 @@ def _released_again(
 ) -> Seen:
     margins, measured, left = truth.margins, truth.measured, truth.left
     items, records = measured.universe, left.records
-    scale = 1 / (epsilon * LENGTHS_SHARE)
+    scale = 1 / (epsilon * margins.shares.lengths)
     noisy_lengths = margins.lengths + _noise(generator, draws, scale, SIZES.size)
-    lengths, _ = told_from_noise(noisy_lengths, scale, draws)
+    lengths = LengthCounts.of(noisy_lengths, items, scale, draws)
     rate = epsilon * margins.shares.items
-    kept = items_kept(lengths, rate, items)
+    kept = items_kept(lengths.counts, epsilon, margins.shares, items)
     totals = left.fit.expected(records)
     counted = _along(truth.rest, totals, left.fit.expected(records * kept_shares(kept)))
     thinned = np.sqrt(counted * (1 - counted / np.maximum(truth.rest, 1)).clip(0))
@@ -106,11 +100,11 @@ def _released_again(
     noisy = np.rint(counted + truth.share * rows).astype(np.int64) + noise
     again = remainder(
         Margins(
-            lengths,
+            lengths.counts,
             kept,
             noisy[:items],
             deviation=deviation_of(kept / rate, draws),
-            deviation_of_lengths=deviation_of(scale, draws),
+            deviations_of_lengths=lengths.deviations,
         ),
         measured,
     )

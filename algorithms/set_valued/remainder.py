@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.set_valued.basis_model import by_length, fitted_cells, independent
-from algorithms.set_valued.margins import SIZES, Margins, Pairs
+from algorithms.set_valued.lengths import SIZES
+from algorithms.set_valued.margins import Margins, Pairs
 from algorithms.set_valued.pair_model import with_pairs
 from algorithms.set_valued.settings import Row, RowCap
 from algorithms.set_valued.weights import Fit, Levelled, fitted, levelled
@@ -102,7 +103,7 @@ def remainder(margins: Margins, measured: Measured) -> Remainder:
     shares = kept_shares(margins.kept)
     left = margins.items - measured.items(margins.kept)
     lengths = np.maximum(margins.lengths.astype(np.int64) - measured.lengths, 0)
-    lengths = consistent_lengths(lengths, left, margins)
+    lengths = margins.fitting(lengths, left)
     records = lengths.astype(np.float64)
     counted = lengths * shares
     total = float(counted.sum())
@@ -121,28 +122,6 @@ def remainder(margins: Margins, measured: Measured) -> Remainder:
     common = Common(chosen, by_length(start, records, cells, single))
     by_others, kept = _records_by_others(common.table, shares)
     return Remainder(lengths, level, fit, common, fitted(others, by_others, kept, SIZES))
-
-
-def consistent_lengths(lengths: Ints, items: Floats, margins: Margins) -> Ints:
-    """Lengths (64,) whose records keep as many items as were counted, by the variances of both
-    sums: the nearest ones in least squares, none below 0, no length that was not there."""
-    there = np.flatnonzero(lengths)
-    if not there.size or not margins.deviation:
-        return lengths
-    kept, known = np.minimum(SIZES, margins.kept), lengths[there].astype(np.float64)
-    by_items = items.size * margins.deviation**2
-    by_lengths = float(np.square(kept).sum()) * margins.deviation_of_lengths**2
-    total_wanted = (float(kept[there] @ known) * by_items + float(items.sum()) * by_lengths) / (
-        by_items + by_lengths
-    )
-    low, high = -float(known.max()), float(known.max())
-    for _ in range(60):
-        middle = (low + high) / 2
-        total_at = kept[there] @ np.maximum(known - middle * kept[there], 0)
-        low, high = (middle, high) if total_at > total_wanted else (low, middle)
-    moved = lengths.copy()
-    moved[there] = np.rint(np.maximum(known - high * kept[there], 0)).astype(np.int64)
-    return moved
 
 
 def _combined(margins: Margins, counts: Floats, records: Floats, shares: Floats) -> Floats:

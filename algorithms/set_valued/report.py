@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import NEEDS_LIST, Stance, Work, by_size, with_verdict, without_verdict
 from algorithms.counts.released_files import RUNS, ErrorOfCounts, FileErrors
-from algorithms.set_valued.margins import (
-    WITH_BASIS,
-    WITH_DIFFPART,
-    Margins,
-    Shares,
-    counts_pairs,
-)
+from algorithms.set_valued.margins import Margins, Shares, counts_pairs
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -30,6 +24,7 @@ from algorithms.set_valued.parameters import (
     check_parameters,
     diffpart_epsilon,
     law_of,
+    least_shares,
     noise_scales,
 )
 from tacit.encoders.set_valued_counts import MOST_BASIS, MOST_LENGTH, Taxonomy, pair_count
@@ -63,9 +58,10 @@ _PARTS: Final[dict[Method, tuple[str, ...]]] = {
     "basic": ("cells",),
     "diffpart": ("partition tests, at most", "released counts, at most"),
     "diffpart+rest": ("partition tests, at most", "released counts, at most", "lengths", _ITEMS),
-    "rest": ("lengths", _ITEMS, _CELLS),
+    "rest": ("lengths", _ITEMS),
 }
-"""What is counted, in the order of `noise_scales`."""
+"""What is counted, in the order of `noise_scales`; of `rest` then cells or pairs, if these have a
+share."""
 WORK: Final = Work(item_bytes=6_000, item_us=31, entry_bytes=60, entry_us=8)
 EXAMPLES: Final = (1, 4, 8, 16)
 """Numbers of kept items that a preview mentions."""
@@ -128,7 +124,7 @@ def set_valued_report(
     return builder.report(
         MECHANISMS[method],
         _mechanism(params, method, stance),
-        sensitivity=_sensitivities(method, margins, items),
+        sensitivity=_sensitivities(params, method, margins, items),
         claimed=Claim(**pure_dp(params.epsilon), theorem=None if basic else THEOREM),
         verified=lines,
         charged=builder.charge(params.epsilon),
@@ -138,7 +134,7 @@ def set_valued_report(
         public_parameters=(
             "universe and its order",
             "epsilon, method, fanout, max_partitions, max_rows",
-            "C1, C2, leaf_mode" if paper else "eta, eta_leaf",
+            "C1, C2, leaf_mode" if paper else "aim, eta, eta_leaf",
         ),
         post_processing=(
             "counts below 0 become 0 in release.csv; histogram.npy has them all"
@@ -199,7 +195,7 @@ def _method_of_proof(method: Method) -> str:
 
 
 def _sensitivities(
-    method: Method, margins: Margins | None, items: int | None
+    params: Parameters, method: Method, margins: Margins | None, items: int | None
 ) -> tuple[SensitivityStatement, ...]:
     kept = None if margins is None else str(margins.kept)
     cells = SensitivityStatement(value="1", source="declared", part="cells")
@@ -211,7 +207,7 @@ def _sensitivities(
         ),
     )
     if method == "rest":
-        if margins is not None and not margins.shares.basis:
+        if not _shares(params, method, margins).basis:
             return both
         pairs = None if margins is None else margins.pairs
         if pairs is not None or (margins is None and items is not None and counts_pairs(items)):
@@ -241,9 +237,9 @@ def _scales(
 ) -> tuple[tuple[str, Fraction | None], ...]:
     """The parts that are counted, and the scale of their noise where it is known."""
     parts = _PARTS[method]
-    wide = items is not None and counts_pairs(items)
-    if method == "rest" and (wide if margins is None else margins.pairs is not None):
-        parts = (*parts[:-1], _PAIRS)
+    if method == "rest" and least_shares(params, method).basis:
+        wide = items is not None and counts_pairs(items)
+        parts += (_PAIRS if (wide if margins is None else margins.pairs is not None) else _CELLS,)
     if items is None:
         return tuple((part, None) for part in parts)
     scales = dict(zip(parts, noise_scales(params, method, items), strict=True))
@@ -254,7 +250,7 @@ def _scales(
             scales[_PAIRS] = moved / (params.epsilon * margins.shares.basis)
         if margins.basis is not None:
             scales[_CELLS] = 1 / (params.epsilon * margins.shares.basis)
-        if not margins.shares.basis:
+        if not margins.shares.basis:  # of few records neither cells nor pairs were counted
             scales = {part: scales[part] for part in scales if part not in (_CELLS, _PAIRS)}
         exact = {_ITEMS: "items", _PAIRS: "pairs"}
         return tuple((exact.get(part, part), scale) for part, scale in scales.items())
@@ -326,13 +322,11 @@ def errors_of_histogram(
 
 def _unit(params: Parameters, method: Method, margins: Margins | None) -> float:
     """Standard deviation of an item's count for each item that a record keeps."""
-    return math.sqrt(2) / float(params.epsilon * _shares(method, margins).items)
+    return math.sqrt(2) / float(params.epsilon * _shares(params, method, margins).items)
 
 
-def _shares(method: Method, margins: Margins | None) -> Shares:
-    if margins is not None:
-        return margins.shares
-    return WITH_DIFFPART if method == "diffpart+rest" else WITH_BASIS
+def _shares(params: Parameters, method: Method, margins: Margins | None) -> Shares:
+    return least_shares(params, method) if margins is None else margins.shares
 
 
 def _figures(
@@ -430,25 +424,27 @@ def _method(
     method_asked = params.method or ("diffpart" if stance == "paper" else "auto")
     described: dict[str, Any] = {"asked": method_asked, "chosen": method}
     if method_asked == "auto":
-        if items is None or (margins is None and method == "diffpart+rest"):
+        if margins is None and method == "diffpart+rest":
             described["chosen"] = None
         described["rule"] = (
-            "by the noisy lengths of records: diffpart+rest if a group of one in 100 would reach "
-            "DiffPart's highest threshold and records have at most 8 items on average, else rest. "
-            "The noise of a preview is that of "
-            "diffpart+rest, which has the smaller shares"
+            "rest, as the aim is items"
+            if params.aim == "items"
+            else "by the noisy lengths of records: diffpart+rest if a group of one in 100 would "
+            "reach DiffPart's highest threshold and records have at most 8 items on average, else "
+            "rest. The noise of a preview is that of diffpart+rest, which has the smaller shares"
         )
         described["items"] = items
     if method in WITH_MARGINS:
-        shares = _shares(method, margins)
+        shares = _shares(params, method, margins)
         described |= {
             "not_of_the_source": True,
             "shares": shares.json(),
             "caps": {"max_rows": params.max_rows, "longest_record": MOST_LENGTH},
         }
         if method == "rest":
+            described["aim"] = params.aim
             described |= {"basis": shares.k, "pairs_of_items": shares.pairs}
-            if margins is None:
+            if margins is None and shares.basis:
                 described["before_the_run"] = (
                     "shares are those with a basis, which leave items least; the noisy number of "
                     "records decides, and whether all pairs are counted instead"

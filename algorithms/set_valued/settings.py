@@ -39,6 +39,13 @@ class BadEta(Invalid):
     title = "The expected number of false survivors is not valid"
 
 
+class BadAim(Invalid):
+    """Asked of a method that has no choice of shares."""
+
+    name = "bad_aim"
+    title = "The aim does not fit the method"
+
+
 class PartitionCap(TooLarge):
     """More partitions than the job allows. The number is a function of the noisy transcript."""
 

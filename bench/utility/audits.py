@@ -29,7 +29,7 @@ from algorithms.sequential_prefix_tree.counts import Tree, grow
 from algorithms.sequential_prefix_tree.parameters import Settings as PrefixSettings
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.set_valued.margins import (
-    LENGTHS_SHARE,
+    FOR_ITEMS,
     WITH_BASIS,
     WITH_DIFFPART,
     Shares,
@@ -98,18 +98,22 @@ def cases() -> Iterator[Case]:
     said = " (control: both ends flip)"
     yield Case(f"flip{said}", one, _flip_twice, True)
     yield Case("two-level", one, _two_level)
-    margins = Fraction(3) * (LENGTHS_SHARE + WITH_DIFFPART.items)
-    yield Case("diffpart+rest, lengths and items", margins, _rest)
+    spent = Fraction(3)
+    margins = spent * (1 - WITH_DIFFPART.diffpart)
+    yield Case("diffpart+rest, lengths and items", margins, partial(_margins, WITH_DIFFPART))
+    said = "rest, aim items"
+    yield Case(said, spent, partial(_margins, FOR_ITEMS))
+    halved = replace(FOR_ITEMS, items=2 * FOR_ITEMS.items)
+    yield Case(f"{said} (control: half their scale)", spent, partial(_margins, halved), True)
     shares = replace(WITH_BASIS, k=2)
-    spent = Fraction(3) * (LENGTHS_SHARE + shares.items + shares.basis)
-    yield Case("rest, lengths, items and cells", spent, partial(_alone, shares))
+    yield Case("rest, lengths, items and cells", spent, partial(_margins, shares))
     said = "rest (control: cells at half their scale)"
     halved = replace(shares, basis=2 * shares.basis)
-    yield Case(said, spent, partial(_alone, halved), True)
+    yield Case(said, spent, partial(_margins, halved), True)
     shares = replace(WITH_BASIS, k=0, pairs=4)
-    yield Case("rest, lengths, items and pairs", spent, partial(_alone, shares))
+    yield Case("rest, lengths, items and pairs", spent, partial(_margins, shares))
     halved = replace(shares, basis=2 * shares.basis)
-    yield Case("rest (control: pairs at half their scale)", spent, partial(_alone, halved), True)
+    yield Case("rest (control: pairs at half their scale)", spent, partial(_margins, halved), True)
     yield Case("timestamps", one, _timestamps)
     said = "timestamps (control: a reading counts in the next interval too)"
     yield Case(said, one, partial(_timestamps, twice=True), True)
@@ -224,8 +228,10 @@ def _two_level(there: bool, runs: int) -> Floats:
     return found
 
 
-def _rest(there: bool, runs: int) -> Floats:
-    """A record of exactly l items beside 400 of two others; epsilon 3, of which a third."""
+def _margins(shares: Shares, there: bool, runs: int) -> Floats:
+    """A record of exactly l items beside 400 of two others, epsilon 3, of which DiffPart's share is
+    not spent; a basis of two items that the others lack, in a cell by itself, or all pairs of
+    four."""
     others, epsilon = 400, Fraction(3)
     records = others + there
     places = np.array([2, 3] * others + [0, 1] * there, np.int32)
@@ -233,28 +239,9 @@ def _rest(there: bool, runs: int) -> Floats:
     found = np.zeros(runs)
     for run in range(runs):
         context = SequentialContext(test_seed=2 * run + there)
-        lengths = measured_lengths(sets, 4, epsilon, context)
-        seen = measured_margins(sets, 4, epsilon, context, lengths)
-        found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
-        if seen.kept == 2:
-            scale = seen.kept / (epsilon * WITH_DIFFPART.items)
-            found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
-    return found
-
-
-def _alone(shares: Shares, there: bool, runs: int) -> Floats:
-    """The same without DiffPart; a basis of two items that the others lack, in a cell by itself, or
-    all pairs of four."""
-    others, epsilon = 400, Fraction(3)
-    records = others + there
-    places = np.array([2, 3] * others + [0, 1] * there, np.int32)
-    sets = Itemsets(places, np.arange(records + 1) * 2)
-    found = np.zeros(runs)
-    for run in range(runs):
-        context = SequentialContext(test_seed=2 * run + there)
-        lengths = measured_lengths(sets, 4, epsilon, context)
+        lengths = measured_lengths(sets, 4, epsilon, context, shares.lengths)
         seen = measured_margins(sets, 4, epsilon, context, lengths, shares)
-        found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
+        found[run] = _ratio(int(lengths.noisy[1]), others, 1 / (epsilon * shares.lengths))
         if seen.kept == 2:
             scale = seen.kept / (epsilon * shares.items)
             found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))

@@ -30,7 +30,7 @@ from bench.utility.simple_peers import item_counts, privbasis
 from reproduction.stand_in_data import msnbc, stm_like_concentrated, stm_like_diffuse
 from simulation.populations import shared_data
 from tacit.encoders.kmeans import Floats
-from tacit.records.items import Transactions
+from tacit.records.items import Ints, Transactions
 
 EPSILONS: Final = ("0.5", "1", "2")
 PAIRS: Final = 300
@@ -41,6 +41,8 @@ MEASURES: Final = (
     "+ first 100 found",
 )
 """Those that simple methods have, too."""
+PRODUCT: Final = dict(zip(MEASURES, ("items", "items", "auto", "auto"), strict=True))
+"""By measure, `auto` with the aim that a user would choose."""
 TOP: Final = 100
 
 
@@ -55,6 +57,7 @@ def sets(runs: int) -> Iterator[Comparison]:
                 kind: partial(released_sets, data, kind, epsilon=epsilon)
                 for kind in ("auto", "rest", "diffpart+rest", "diffpart")
             }
+            contenders["items"] = partial(released_sets, data, "auto", epsilon=epsilon, aim="items")
             contenders["items alone"] = partial(_items_alone, truth, float(epsilon))
             contenders["PrivBasis"] = partial(_privbasis, truth, float(epsilon))
             yield compare(
@@ -62,15 +65,17 @@ def sets(runs: int) -> Iterator[Comparison]:
                 contenders,
                 runs,
                 algorithm="set-valued",
-                product=dict.fromkeys(MEASURES, "auto"),
+                product=PRODUCT,
                 simple=("items alone", "PrivBasis"),
             )
 
 
 def populations() -> dict[str, Transactions]:
-    """Fare-card-like records; where the shared folder is there, also the candidates that voters of
-    Wikipedia voted for, and the pages of MSNBC's visitors."""
+    """Fare-card-like records, dense ones and attributes; where the shared folder is there, also the
+    candidates that voters of Wikipedia voted for, and the pages of MSNBC's visitors."""
     found = {
+        "dense": dense(20_000, 50, 12),
+        "attributes": attributes(8_000, 22),
         "STM-like, diffuse": stm_like_diffuse(100_000).dataset,
         "STM-like, concentrated": stm_like_concentrated(100_000).dataset,
     }
@@ -81,6 +86,38 @@ def populations() -> dict[str, Transactions]:
         pages = visits.dataset
         found["MSNBC"] = _once(pages, 100_000)
     return found
+
+
+def dense(records: int, items: int, mean: float) -> Transactions:
+    """Six kinds of records of about this many items; each kind prefers a third of the items."""
+    generator = np.random.default_rng(1)
+    preferred = generator.random((6, items)) < 0.3
+    kinds = generator.integers(0, 6, records)
+    sizes = np.clip(generator.poisson(mean, records), 1, items)
+    weights = np.where(preferred, 4.0, 1.0) / np.sqrt(np.arange(1, items + 1))
+    keys = np.log(weights)[kinds] + generator.gumbel(size=(records, items))
+    order = np.argsort(-keys, axis=1)
+    return _of_rows([np.sort(row[:size]) for row, size in zip(order, sizes, strict=True)], items)
+
+
+def attributes(records: int, count: int) -> Transactions:
+    """Like mushrooms: one value of each of so many attributes, by eight hidden species."""
+    generator = np.random.default_rng(1)
+    values = generator.integers(2, 9, count)
+    starts = np.concatenate(([0], np.cumsum(values)))
+    species = generator.choice(8, records, p=np.arange(8, 0, -1) / 36)
+    columns = []
+    for start, size in zip(starts.tolist(), values.tolist(), strict=False):
+        law = generator.dirichlet(np.full(size, 0.35), 8).cumsum(axis=1)[species]
+        chosen = (law < generator.random((records, 1))).sum(axis=1)
+        columns.append(start + np.minimum(chosen, size - 1))
+    return _of_rows(list(np.stack(columns, axis=1)), int(starts[-1]))
+
+
+def _of_rows(rows: list[Ints], items: int) -> Transactions:
+    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
+    names = tuple(str(item) for item in range(items))
+    return Transactions(names, np.concatenate(rows).astype(np.int32), offsets)
 
 
 def _once(visits: Transactions, records: int) -> Transactions:
@@ -140,11 +177,19 @@ class Truth:
 
 
 def released_sets(
-    data: Transactions, method: Any, seed: int, epsilon: str = "1", *, whole: bool = True
+    data: Transactions,
+    method: Any,
+    seed: int,
+    epsilon: str = "1",
+    *,
+    whole: bool = True,
+    aim: Any = "balanced",
 ) -> Figures:
     """Counts of all items by items.csv, where a run has it; whole: with what takes long, pairs and
     frequent itemsets."""
-    asked = SetParameters(epsilon=Fraction(epsilon), universe=data.items, method=method, fanout=12)
+    asked = SetParameters(
+        epsilon=Fraction(epsilon), universe=data.items, method=method, fanout=12, aim=aim
+    )
     found = run_sets(data, asked, "sound", SequentialContext(test_seed=seed))
     place = {item: number for number, item in enumerate(data.items)}
     lines = found.files[0].content.decode().splitlines()

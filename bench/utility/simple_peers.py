@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.set_valued.margins import SIZES, kept_places
+from algorithms.set_valued.lengths import SIZES
+from algorithms.set_valued.margins import kept_places
 from algorithms.set_valued.records import Itemsets, superset_sums
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.contract import SequentialContext
-from algorithms.set_valued import Parameters, run
+from algorithms.contract import MethodNeedsSound, SequentialContext
+from algorithms.set_valued import Parameters, preview, run
 from algorithms.set_valued.basis_model import by_length, fitted_cells, independent
-from algorithms.set_valued.federated import ROUNDS
+from algorithms.set_valued.federated import ROUNDS, planned_questions
+from algorithms.set_valued.lengths import SIZES
 from algorithms.set_valued.margins import (
+    FOR_ITEMS,
     ITEMS_ONLY,
-    LENGTHS_SHARE,
-    SIZES,
     WITH_BASIS,
     WITH_DIFFPART,
     WITH_PAIRS,
@@ -42,12 +42,8 @@ from algorithms.set_valued.records import (
     itemsets,
     superset_sums,
 )
-from algorithms.set_valued.remainder import (
-    Measured,
-    consistent_lengths,
-    remainder,
-    rest_rows,
-)
+from algorithms.set_valued.remainder import Measured, remainder, rest_rows
+from algorithms.set_valued.settings import BadAim
 from tacit.encoders import set_valued_counts, sums
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
@@ -103,7 +99,7 @@ def cells_of(data: Transactions) -> Transactions:
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3, 4])
-@pytest.mark.parametrize("shares", [WITH_BASIS, ITEMS_ONLY])
+@pytest.mark.parametrize("shares", [WITH_BASIS, ITEMS_ONLY, FOR_ITEMS])
 def test_brute_force_over_four_items(kept: int, shares: Any) -> None:
     """Every record more beside none or one: lengths move by 1, items by l, one cell of the basis by
     1, whatever basis the noisy items give; the shares add up to epsilon, and all is reached."""
@@ -117,10 +113,10 @@ def test_brute_force_over_four_items(kept: int, shares: Any) -> None:
             moved = max(moved, int(cells.sum()))
         items = min(kept, len(joined))
         assert kept_places(sets_of(joined), kept, SeededRandom(1)).size == items
-        spent = LENGTHS_SHARE + Fraction(items, kept) * shares.items + moved * shares.basis
+        spent = shares.lengths + Fraction(items, kept) * shares.items + moved * shares.basis
         worst = max(worst, spent)
     assert worst == 1
-    assert shares.diffpart + LENGTHS_SHARE + shares.items + shares.basis == 1
+    assert shares.diffpart + shares.lengths + shares.items + shares.basis == 1
 
 
 @pytest.mark.parametrize("shares", [WITH_PAIRS, replace(WITH_BASIS, k=0, pairs=40)])
@@ -142,7 +138,7 @@ def test_brute_force_of_pairs(most: int, shares: Any) -> None:
             assert rest.sum() == inside * (inside - 1) // 2
             worst = max(worst, int(rest.sum()))
     assert worst == pair_count(most)
-    assert shares.diffpart + LENGTHS_SHARE + shares.items + shares.basis == 1
+    assert shares.diffpart + shares.lengths + shares.items + shares.basis == 1
 
 
 def test_pairs_without_a_limit_would_be_found() -> None:
@@ -164,7 +160,7 @@ def test_noise_of_pairs_is_that_of_their_share() -> None:
     sets = sets_of(*[(0, 1)] * 100_000)
     epsilon, drawn = Fraction(1), SequentialContext(test_seed=3)
     lengths = measured_lengths(sets, 60, epsilon, drawn)
-    shares = shares_without_diffpart(lengths[0], epsilon, 60)
+    shares = shares_without_diffpart(lengths.counts, epsilon, 60)
     pairs = measured_margins(sets, 60, epsilon, drawn, lengths, shares).pairs
     assert pairs is not None
     assert pairs.counts.size == 1_770
@@ -248,7 +244,7 @@ def test_noise_of_the_basis_is_that_of_its_share() -> None:
     sets = sets_of(*[tuple(range(12))] * 100_000)
     epsilon, drawn = Fraction(1), SequentialContext(test_seed=3)
     lengths = measured_lengths(sets, 12, epsilon, drawn)
-    shares = shares_without_diffpart(lengths[0], epsilon, 12)
+    shares = shares_without_diffpart(lengths.counts, epsilon, 12)
     basis = measured_margins(sets, 12, epsilon, drawn, lengths, shares).basis
     assert basis is not None
     assert basis.cells.size == 4_096
@@ -285,10 +281,12 @@ def test_lengths_fit_what_items_show() -> None:
     """A false length of 40 items holds more than all items together: it goes."""
     data = itemsets(patterned(20_000), patterned(20_000).items, SequentialContext())
     drawn = SequentialContext(test_seed=1)
-    lengths, hidden = measured_lengths(data, 60, Fraction(1), drawn)
-    lengths[39] = 900
-    margins = measured_margins(data, 60, Fraction(1), drawn, (lengths, hidden))
-    moved = consistent_lengths(lengths, margins.items.astype(float), margins)
+    found = measured_lengths(data, 60, Fraction(1), drawn)
+    lengths, deviations = found.counts.copy(), found.deviations.copy()
+    lengths[39], deviations[39] = 900, 200
+    found = replace(found, counts=lengths, deviations=deviations)
+    margins = measured_margins(data, 60, Fraction(1), drawn, found)
+    moved = margins.fitting(lengths, margins.items.astype(float))
     kept = np.minimum(SIZES, margins.kept)
     true = np.minimum(np.diff(data.offsets), margins.kept).sum()
     assert kept @ lengths > 1.05 * true
@@ -304,7 +302,7 @@ def test_a_release_has_items_pairs_and_records_of_the_data() -> None:
     sets = itemsets(data, data.items, SequentialContext())
     drawn = SequentialContext(test_seed=2)
     lengths = measured_lengths(sets, 60, Fraction(1), drawn)
-    shares = shares_without_diffpart(lengths[0], Fraction(1), 60)
+    shares = shares_without_diffpart(lengths.counts, Fraction(1), 60)
     left = remainder(
         measured_margins(sets, 60, Fraction(1), drawn, lengths, shares), Measured.of((), 60)
     )
@@ -351,12 +349,36 @@ def test_auto_runs_without_diffpart_where_it_would_keep_nothing() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("cells", [True, False])
-def test_over_curators_the_counts_are_those_of_one_keeper(cells: bool) -> None:
+@pytest.mark.parametrize("method", [None, "auto", "rest"])
+def test_the_aim_items_counts_nothing_else(method: str | None) -> None:
+    """Nearly all of epsilon for items, before a run and of one; other methods have no aims."""
+    data = patterned(3_000)
+    asked = params(data, method=method, aim="items")
+    planned, done = preview(asked, "sound"), run(data, asked, "sound", SequentialContext())
+    for report in (planned, done.report):
+        chosen = report.details["method"]
+        assert (chosen["chosen"], chosen["aim"]) == ("rest", "items")
+        assert chosen["shares"] == {"lengths": "1/20", "items": "19/20"}
+        assert len(report.sensitivity) == len(report.noise) == 2
+        assert report.noise[0].scale == "20"
+    kept = Fraction(done.result["items_kept"])
+    assert float(done.report.noise[1].scale or 0) == pytest.approx(float(kept * 20 / 19))
+    assert done.result["method"] == "rest"
+    with pytest.raises(MethodNeedsSound) as refused:
+        preview(asked.model_copy(update={"method": None}), "paper")
+    assert refused.value.pointer == "/params/aim"
+    for other in ("diffpart", "diffpart+rest", "basic"):
+        with pytest.raises(BadAim):
+            preview(asked.model_copy(update={"method": other}), "sound")
+
+
+@pytest.mark.parametrize("third", ["basis", "pairs", None])
+def test_over_curators_the_counts_are_those_of_one_keeper(third: str | None) -> None:
     """Without noise: every record spends all of epsilon and no more, and a release that is made
     again is the same."""
-    data = cells_of(patterned(4_000)) if cells else patterned(4_000)
-    asked = params(data, epsilon="4", method="rest")
+    data = cells_of(patterned(4_000)) if third == "basis" else patterned(4_000)
+    aim = "balanced" if third else "items"
+    asked = params(data, epsilon="4", method="rest", aim=aim)
     lists = Lists(data.values, data.offsets)
     runs = []
     for curators in (1, 7):
@@ -365,22 +387,24 @@ def test_over_curators_the_counts_are_those_of_one_keeper(cells: bool) -> None:
         assert 1 < max(each.most for each in source.spent) <= asked.epsilon
     one, seven = (each.state for each in runs)
     assert (one.items == seven.items).all()
-    assert (one.cells == seven.cells).all()
+    assert np.array_equal(one.cells, seven.cells)
     sets = itemsets(data, data.items, SequentialContext())
-    if cells:
+    if third == "basis":
         assert (one.cells == basis_cells(sets, commonest(one.items, one.shares.k))).all()
-    else:
+    elif third == "pairs":
         chosen = commonest(one.items, one.shares.pairs)
         most = one.pairs_kept(asked.epsilon, chosen)
         kept = kept_pairs(sets, chosen, most, SeededRandom(1))
         assert one.cells.sum() == kept.sum() > 4_000
         assert np.corrcoef(one.cells, kept)[0, 1] > 0.99
-    third = "basis" if cells else "pairs"
-    assert [step["asks"] for step in runs[0].steps] == ["lengths", "items", third]
+    stages = ["lengths", "items", third] if third else ["lengths", "items"]
+    assert [step["asks"] for step in runs[0].steps] == stages
     first, again = ROUNDS.release(runs[1]), ROUNDS.release(runs[1])
     assert first.files == again.files
     assert first.result["method"] == "rest"
-    assert ROUNDS.planned(ROUNDS.first(asked, ("sets",), DRAWS)) == 3
+    assert ROUNDS.planned(ROUNDS.first(asked, ("sets",), DRAWS)) == len(stages)
+    assert len(planned_questions(asked, DRAWS)) == len(stages)
+    assert sum(each.rate for each in planned_questions(asked, DRAWS)) <= asked.epsilon
 
 
 @pytest.mark.parametrize(

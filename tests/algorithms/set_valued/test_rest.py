@@ -22,16 +22,16 @@ import pytest
 from algorithms.contract import MethodNeedsSound, NotOverCurators, Outcome, SequentialContext
 from algorithms.set_valued import Parameters, federated, preview, run
 from algorithms.set_valued.federated import ROUNDS, WithRest, method_of, planned_questions
+from algorithms.set_valued.lengths import LengthCounts
 from algorithms.set_valued.margins import (
-    LENGTHS_SHARE,
     WITH_DIFFPART,
     Margins,
+    Shares,
     estimated_items,
     items_kept,
     kept_places,
     measured_lengths,
     measured_margins,
-    told_from_noise,
 )
 from algorithms.set_valued.records import Itemsets, itemsets
 from algorithms.set_valued.remainder import Measured, kept_shares, remainder, rest_rows
@@ -83,6 +83,7 @@ def sets_of(*records: tuple[int, ...]) -> Itemsets:
     return Itemsets(places, np.concatenate(([0], np.cumsum([len(each) for each in records]))))
 
 
+ALL = Shares(Fraction(0), Fraction(0), Fraction(1), Fraction(0), 0)
 EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
 """All records over four items."""
 
@@ -108,7 +109,7 @@ def spent(
             lengths[size] += sign
             items[held] += sign
     moved = int(np.abs(lengths).sum()), int(np.abs(items).sum())
-    return moved[0] * LENGTHS_SHARE + Fraction(moved[1], kept) * WITH_DIFFPART.items
+    return moved[0] * WITH_DIFFPART.lengths + Fraction(moved[1], kept) * WITH_DIFFPART.items
 
 
 def choices(records: tuple[tuple[int, ...], ...], kept: int, words: Words) -> Any:
@@ -135,8 +136,7 @@ def test_brute_force_over_four_items(kept: int) -> None:
                 assert after[:-1] == before
                 assert set(after[-1][1:]) <= set(joined)
                 worst = max(worst, spent(before, after, kept))
-    assert worst == LENGTHS_SHARE + WITH_DIFFPART.items
-    assert WITH_DIFFPART.diffpart + LENGTHS_SHARE + WITH_DIFFPART.items == 1
+    assert worst == WITH_DIFFPART.lengths + WITH_DIFFPART.items == 1 - WITH_DIFFPART.diffpart
 
 
 def test_items_cut_in_order_of_how_often_they_are_would_be_found() -> None:
@@ -155,7 +155,7 @@ def test_items_cut_in_order_of_how_often_they_are_would_be_found() -> None:
         for held in itertools.combinations_with_replacement(EVERY, 2)
         for joined in EVERY
     )
-    assert worst > LENGTHS_SHARE + WITH_DIFFPART.items
+    assert worst > 1 - WITH_DIFFPART.diffpart
 
 
 def test_a_record_chooses_for_itself() -> None:
@@ -181,8 +181,8 @@ def test_planted_faults_are_found() -> None:
     lengths[[0, 5]] = 17, 0
     joined = lengths.copy()
     joined[5] += 1
-    one = Fraction(60)
-    assert items_kept(lengths, one, 9) != items_kept(joined, one, 9)  # a run takes noisy ones
+    asked = Fraction(60), ALL, 9
+    assert items_kept(lengths, *asked) != items_kept(joined, *asked)  # a run takes noisy ones
     same = sets_of(*[(0, 1, 2, 3)] * 4_000)
     kept = np.bincount(kept_places(same, 1, SeededRandom(1)), minlength=4)
     assert kept.min() > 800  # in order of the list it would be 4000, 0, 0, 0
@@ -200,10 +200,10 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
     law = DiscreteLaplace(seen.kept / (epsilon * WITH_DIFFPART.items))
     assert size == pytest.approx(np.abs(law.draw(SeededRandom(1), 100_000)).mean(), rel=0.05)
     off = [
-        measured_lengths(sets, 20, epsilon, SequentialContext(test_seed=seed))[0][:20] - 40
+        measured_lengths(sets, 20, epsilon, SequentialContext(test_seed=seed)).noisy[:20] - 40
         for seed in range(200)
     ]
-    law = DiscreteLaplace(1 / (epsilon * LENGTHS_SHARE))
+    law = DiscreteLaplace(1 / (epsilon * WITH_DIFFPART.lengths))
     expected = np.abs(law.draw(SeededRandom(2), 100_000)).mean()
     assert np.abs(off).mean() == pytest.approx(expected, rel=0.1)
 
@@ -211,15 +211,35 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
 def test_how_many_items_are_kept() -> None:
     """By the forecast: all of them where noise is small, few where it is not."""
     lengths = np.zeros(MOST_LENGTH, np.int64)
-    assert items_kept(lengths, Fraction(1), 100) == 1
+    assert items_kept(lengths, Fraction(1), ALL, 100) == 1
     lengths[:4] = 50_000, 30_000, 5_000, 15_000
-    assert items_kept(lengths, Fraction(1), 100) == 4
-    assert items_kept(lengths // 1_000, Fraction(1), 100) == 1
+    assert items_kept(lengths, Fraction(1), ALL, 100) == 4
+    assert items_kept(lengths // 1_000, Fraction(1), ALL, 100) == 1
     lengths[9] = 10
-    assert items_kept(lengths, Fraction(1), 100) == 4  # ten long records are not worth more noise
+    assert (
+        items_kept(lengths, Fraction(1), ALL, 100) == 4
+    )  # ten long records are not worth more noise
     lengths[:] = 0
     lengths[-1] = 7_000
-    assert items_kept(lengths, Fraction(1), 100) == MOST_LENGTH
+    assert items_kept(lengths, Fraction(1), ALL, 100) == MOST_LENGTH
+
+
+def test_with_the_aim_items_half_of_all_records_keep_all_of_theirs() -> None:
+    """And fewer items are kept than where rare ones matter less; called without data."""
+    rare = dataclasses.replace(ALL, all_items=True)
+    lengths = np.zeros(MOST_LENGTH, np.int64)
+    assert items_kept(lengths, Fraction(1), rare, 100) == 1
+    lengths[:40] = np.rint(10_000 * 0.85 ** np.arange(40))
+    before = 5  # the median
+    for epsilon in (Fraction(1, 100), Fraction(1, 8), Fraction(1), Fraction(4)):
+        plain, kept = (items_kept(lengths, epsilon, shares, 400) for shares in (ALL, rare))
+        assert before <= kept
+        assert kept < plain or kept == 5
+        before = kept
+    assert before == 23
+    lengths[:] = 0
+    lengths[-1] = 7_000
+    assert items_kept(lengths, Fraction(1), rare, 100) == MOST_LENGTH
 
 
 def test_the_remainder() -> None:
@@ -261,23 +281,6 @@ def test_rows_of_the_rest() -> None:
         rest_rows(left, 3, SeededRandom(1), lambda: None)
     empty = remainder(Margins(lengths, 3, np.zeros(4, np.int64)), Measured.of((), 4))
     assert rest_rows(empty, 10, SeededRandom(1), lambda: None) == ()
-
-
-def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> None:
-    noisy = np.array([500, 20, -15, 45, 20, 10, 44, 12, 48, 16])
-    found, hidden = told_from_noise(noisy, Fraction(10))
-    assert hidden == pytest.approx(20 * math.sqrt(18), abs=3)
-    assert found[0] == 500
-    assert found[1:].sum() == pytest.approx(noisy[1:].sum(), abs=5)
-    assert found[1:].min() == 0
-    few = np.array([500, 20, -15, -25, 20, 10, -24, 12, 28, 16])
-    found, hidden = told_from_noise(few, Fraction(10))
-    assert found.tolist() == [500] + 9 * [0]
-    falling = np.array([800, 400, 200, 90, -30, 30, 40, 10, -20, 0])
-    found, _ = told_from_noise(falling, Fraction(20))
-    assert found[:3].tolist() == [800, 400, 200]
-    assert found[3:6].tolist() == [100, 50, 25]  # as the last three fall
-    assert hidden == pytest.approx(few[1:].sum() + 20 * math.sqrt(18))
 
 
 def test_the_choice_is_by_the_noisy_records_and_no_size() -> None:
@@ -458,10 +461,12 @@ def test_over_curators_the_counts_are_those_of_one_keeper() -> None:
     lengths = np.bincount(records)
     lengths = np.bincount(np.minimum(lengths[lengths > 0], MOST_LENGTH), minlength=65)[1:]
     assert state.lengths is not None
-    assert (state.lengths == told_from_noise(lengths, Fraction(3, 2), DRAWS)[0]).all()
+    assert (state.lengths.noisy == lengths).all()
+    found = LengthCounts.of(lengths, ITEM_COUNT, Fraction(3, 2), DRAWS)
+    assert (state.lengths.counts == found.counts).all()
     margins = state.margins(params_over_curators().epsilon)
-    rate = params_over_curators().epsilon * WITH_DIFFPART.items
-    assert margins.kept == items_kept(state.lengths, rate, ITEM_COUNT) > 1
+    epsilon = params_over_curators().epsilon
+    assert margins.kept == items_kept(found.counts, epsilon, WITH_DIFFPART, ITEM_COUNT) > 1
     cut = np.minimum(np.bincount(records), margins.kept)
     assert margins.items.sum() == cut.sum()
     assert (margins.items <= np.bincount(places, minlength=ITEM_COUNT)).all()
@@ -550,11 +555,6 @@ def test_lengths_count_each_record_once() -> None:
     }
     assert asked.moved(lists_of(rows)).max() == 1
 
-
-def test_lengths_are_told_from_the_noise_that_is_there() -> None:
-    noisy = np.array([-99, 51, 150])
-    assert told_from_noise(noisy, Fraction(10))[0].tolist() == [0, 51, 150]
-    assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 150]
 
 
 @pytest.mark.parametrize(
