@@ -193,8 +193,8 @@ def _seal_keyring(
 
 
 class Sweeper(Repeating):
-    """The aggregator's one loop: it ends what is overdue and destroys what is no longer needed. All
-    else that a round does here is a request of its coordinator."""
+    """The aggregator's one loop: it ends what is overdue and destroys what is no longer needed.
+    Every other step of a round is a request of its coordinator."""
 
     def __init__(
         self, aggregator: Aggregator, intake: Intake, meters: Meters, counts: UploadCounts

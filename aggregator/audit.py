@@ -80,7 +80,7 @@ class Audited:
 
 
 def audited(query: Query) -> tuple[Audited, ...]:
-    """Which values of a query's contributions are audited; none where that would not be sound."""
+    """Which values of a query's contributions are audited; none if an audit would not be sound."""
     if query.mechanism is not Mechanism.LOCAL or query.stance is not Stance.SOUND:
         return ()
     plan = curator_plan(query)
@@ -266,8 +266,8 @@ class _Family:
 
 
 async def look(aggregator: Aggregator, alpha: float) -> answers.NoiseAudit:
-    """A look at all families: the proposed curators, with figures. Computed from public parameters
-    and noisy sums."""
+    """A look at all families: the proposed curators, with figures, from public parameters and
+    noisy sums."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROUNDS_LOCK)
         look_row = await _numbered(transaction, aggregator, alpha)

@@ -60,8 +60,8 @@ class KeyDirectory:
         self._path = path
 
     def claim(self, owner: str) -> None:
-        """Record the directory's owner. Raises KeyDirectoryTaken if it is another aggregator: their
-        numbers would be the same."""
+        """Record the directory's owner. Raises KeyDirectoryTaken if it is another aggregator, as
+        both would use the same numbers."""
         make_private_directory(self._path)
         try:
             self._write(self._path / _OWNER, owner.encode())
@@ -184,7 +184,7 @@ class Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class HeldSession:
-    """A session of a party: its key, and the same wrapped. `fresh`: not stored yet."""
+    """A session of a party: its key, plain and wrapped. `fresh`: not stored yet."""
 
     id: bytes
     key: bytes = field(repr=False)
@@ -236,8 +236,8 @@ class SealSecret:
 
 @dataclass(frozen=True)
 class Periods:
-    """For how long keys are used: the length of a period, the grace after it in which a key may
-    open a new round, how long after it a live round holds a key at most, and the longest round."""
+    """How long keys are used: the length of a period, the grace after it in which a key may open
+    a new round, the longest time after it that a live round keeps a key, and the longest round."""
 
     period_s: int
     grace_s: int
@@ -287,7 +287,7 @@ class SealKeyring:
         return await self._published(row)
 
     async def for_round(self, round_id: str) -> Signed[SealKeyStatement]:
-        """The signed key of one round, made when it is first asked for. Raises TooManySealKeys, and
+        """The signed key of one round, made at the first request. Raises TooManySealKeys, and
         SealKeyGone after its end."""
         async with self._alone() as transaction:
             row = await store.by_round(transaction, round_id)
@@ -302,7 +302,7 @@ class SealKeyring:
 
     async def rotate(self) -> tuple[Signed[SealKeyStatement], tuple[int, ...]]:
         """Retire the keys of periods now, whatever their time, and make the next: the signed new
-        one, and the numbers of those that are not destroyed yet."""
+        one, and the numbers of those not destroyed yet."""
         async with self._alone() as transaction:
             retired = await store.retire_periods(transaction)
             until = self._clock.now() + timedelta(seconds=self._periods.period_s)
@@ -382,8 +382,8 @@ class SealKeyring:
             self._held.pop(number, None)
 
     async def destroy(self, number: int) -> None:
-        """Steps 1 and 2: the wrapping key, then what is stored. The log is emptied after that.
-        Nothing if all that is done."""
+        """Steps 1 and 2: the wrapping key, then what is stored. The log is emptied after that. A
+        repetition changes nothing."""
         self.forget([number])
         async with self._database.reading() as transaction:
             row = await store.by_number(transaction, number)
@@ -400,8 +400,8 @@ class SealKeyring:
         self._dying.discard(number)
 
     async def tidy(self) -> bool:
-        """Remove files that were never used, and forget keys that another replica
-        destroyed; whether there was any of that."""
+        """Remove files that were never used, and forget keys that another replica destroyed;
+        returns whether there were any."""
         async with self._alone() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
             stray = set(self._directory.numbers()) - set(alive)
@@ -417,8 +417,8 @@ class SealKeyring:
         return bool(gone)
 
     async def lost(self) -> tuple[int, ...]:
-        """Keys whose wrapping file is gone: nothing opens with them. After a crash in a
-        destruction, or where memory that held the directory was lost."""
+        """Keys whose wrapping file is missing, so that nothing opens with them: after a crash
+        during a destruction, or if memory that had the directory was lost."""
         async with self._database.reading() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
         here = set(self._directory.numbers())
@@ -435,8 +435,8 @@ class SealKeyring:
         return highest < self._directory.generation()
 
     async def renew(self) -> None:
-        """Destroy every key, also those that only the directory knows, and make a new one if there
-        was any: it has a higher number than all of them."""
+        """Destroy every key, also those that only the directory knows, and make a new one if
+        there were any, with a higher number than all of them."""
         if not self._directory.generation() and not await self._any():
             return
         for number in self._directory.numbers():
@@ -540,8 +540,8 @@ class SealKeyring:
         raise SealKeyUnavailable
 
     def _was_here(self, number: int) -> bool:
-        """Whether this directory is the one that had the key's wrapping file. A SQLite database has
-        one machine's replicas, and so one directory."""
+        """Whether this directory had the key's wrapping file. The replicas of a SQLite database
+        run on one machine, and so share one directory."""
         alone = self._database.dialect.name == "sqlite"
         return alone or number <= self._directory.generation()
 

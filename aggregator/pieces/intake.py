@@ -84,7 +84,7 @@ Item: TypeAlias = PiecesItem | BatchItem | TransitionItem
 
 
 class Held:
-    """Which row holds each lone number of a round: a uint32 per number, 0 for none."""
+    """Which row has each lone number of a round: a uint32 per number, 0 for none."""
 
     def __init__(self, roster_size: int) -> None:
         self.last = 0
@@ -131,7 +131,7 @@ class _Round:
 
 
 def _shown(answer: Any) -> Any:
-    """What a sender hears: of a failed write no more than that nothing was stored."""
+    """The error that a sender sees: of a failed write only that nothing was stored."""
     if isinstance(answer, Exception) and not isinstance(answer, DomainError):
         _logger.error("write_failed", **describe(answer))
         return WriteFailed()
@@ -169,7 +169,7 @@ class Intake:
         await self._writer.stop()
 
     async def submit(self, item: Item) -> Any:
-        """Queue an item; its answer comes after the commit. Raises what is wrong with it,
+        """Queue an item; its answer comes after the commit. Raises the item's own error,
         QueueFull, WriteFailed, WriterStopped."""
         (answer,) = await self.submit_all([item])
         if isinstance(answer, BaseException):
@@ -177,7 +177,7 @@ class Intake:
         return answer
 
     async def submit_all(self, items: Sequence[Item]) -> list[Any]:
-        """Queue items of one request; for each its answer, or what is wrong with it."""
+        """Queue items of one request; for each its answer or its error."""
         answers = await self._writer.submit_all(items)
         return [_shown(answer) for answer in answers]
 
@@ -245,8 +245,7 @@ class Intake:
         self._on_batch(items, seconds)
 
     async def _refreshed(self, transaction: Transaction, item: PiecesItem) -> Held:
-        """The lone pieces that a round holds, with rows of other processes or from before a
-        start."""
+        """The lone pieces of a round, including rows of other processes or from before a start."""
         key, name = item.context.key, item.context.descriptor.round
         held_pieces = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held_pieces is None:

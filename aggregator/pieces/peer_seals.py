@@ -78,7 +78,8 @@ class Outgoing:
 
 
 async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) -> bool:
-    """Keep another aggregator's public seal key; whether it is new. Raises SealKeyMalformed."""
+    """Store another aggregator's public seal key; returns whether it is new. Raises
+    SealKeyMalformed."""
     try:
         public_key = SealPublicKey(raw)
     except sealing.SealKeyMalformed as error:
@@ -116,8 +117,8 @@ def outgoing(
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
-    """The session under which this aggregator seals to one of the round, or to itself. Raises
-    DescriptorRefused for a key with which no key agreement succeeds."""
+    """The session under which this aggregator seals to another one of the round, or to itself.
+    Raises DescriptorRefused for a key that yields no shared secret."""
     try:
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
         identity = aggregator.identities.signer(own_entry.identity_key)
@@ -208,10 +209,8 @@ def remember(aggregator: Aggregator, context: RoundContext, key: bytes) -> None:
 def made_key(
     aggregator: Aggregator, context: RoundContext, shares: Sequence[SealedKeyShare]
 ) -> bytes:
-    """The verify key of this aggregator's share and the others', one of each.
-
-    Raises KeyShareRefused; RoundClosed, or SealKeyUnavailable, without the own secret.
-    """
+    """The verify key from this aggregator's share and one share of each other. Raises
+    KeyShareRefused; RoundClosed, or SealKeyUnavailable, if its own secret is missing."""
     secret, descriptor = context.own_key, context.descriptor
     if context.elsewhere:
         raise SealKeyUnavailable

@@ -192,7 +192,7 @@ _KNOWN = encode(ItemAnswer(index=0, status=Outcome.KNOWN))
 
 @dataclass(frozen=True, slots=True)
 class PieceParts:
-    """What the routes need, as one part: a lone piece takes one look-up, not four."""
+    """What the routes need, as one object: a lone piece takes one look-up, not four."""
 
     aggregator: Aggregator
     intake: Intake
@@ -245,7 +245,7 @@ async def _counted(
 async def _sender(
     request: Request, parts: PieceParts, carried: str | None = None, *, fresh: bool = False
 ) -> Party:
-    """The party of the token that a piece carries, or else the request; or the token's problem."""
+    """The party of the token in a piece, or else of the request's; or the token's problem."""
     if carried is not None:
         party = await parts.directory.find(carried, fresh=fresh)
         if party is None:
@@ -293,7 +293,7 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
 
 
 async def _named(request: Request, parts: PieceParts) -> RoundContext | None:
-    """The round in the path; None where each item names its own. Raises UnknownRound."""
+    """The round in the path; None if each item names its own. Raises UnknownRound."""
     round_id = request.path_params.get("round_id")
     return None if round_id is None else await parts.aggregator.round(round_id)
 
@@ -331,8 +331,11 @@ def _parsed(value: object, kind: type[AnyPiece]) -> AnyPiece | DomainError:
 async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
-    """An answer per item; a bad item does not affect the others. An item that carries a token is
-    its party's, any other is the request's sender's. The items of one round are taken together."""
+    """An answer per item; a bad item does not affect the others.
+
+    An item with a token belongs to the token's party, any other to the request's sender. The
+    items of one round are stored together.
+    """
     items = _items(parts, body, form)
     outcomes: list[Outcome | DomainError] = [UnknownRound()] * len(items)
     by_round: dict[str, list[int]] = {}

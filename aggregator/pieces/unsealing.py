@@ -145,8 +145,8 @@ def open_lone(
     piece: Piece,
     session: HeldSession | None,
 ) -> LonePiece:
-    """A checked piece as it will be stored, if it opens here and is valid; raises its problem.
-    `session`: what it is sealed under; None if its key is destroyed."""
+    """A checked piece in its stored form, if it opens here and is valid; raises its problem.
+    `session`: under which it is sealed; None if its key is destroyed."""
     opener = b"" if session is None else session.wrapped
     body = b"".join((opener, piece.nonce, memoryview(piece.sealed)[:-TAG_BYTES]))
     lone = LonePiece(sender, piece.sealed[-TAG_BYTES:], body, session)
@@ -181,7 +181,7 @@ def _length_named(context: RoundContext, curators: int = 1) -> dict[str, int]:
 def content_of(
     aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes, tag: bytes
 ) -> bytes:
-    """What is inside a lone piece's record: little-endian words, or a share with its proof."""
+    """The content of a lone piece's record: little-endian words, or a share with its proof."""
     start, prefix = WRAPPED_BYTES, LONE_PREFIX_BYTES
     seal_key = _record_key(context, sender, body[:start])
     nonce, sealed = body[start:prefix], body[prefix:] + tag
@@ -246,7 +246,7 @@ def open_sealed_batch(
     batch: ReadBatch,
     session: HeldSession | None,
 ) -> BatchItem:
-    """The batch as it will be stored, if it opens here and is valid; raises its problem."""
+    """The batch in its stored form, if it opens here and is valid; raises its problem."""
     if session is None:  # it is not stored: the round takes nothing more
         return BatchItem(context, sender, batch.header, batch.body)
     check_content(context, _batch_plain(session.key, batch), batch.header.count)
@@ -259,8 +259,8 @@ def received(record: bytes) -> bytes:
 
 
 def header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHeader, int]:
-    """The header of a batch, of a part where one plaintext is inside: a proved share or a seed; and
-    where the ciphertext begins."""
+    """The header of a batch, or of a part if it has one plaintext (a proved share or a seed);
+    and the offset of the ciphertext."""
     try:
         if context.proofs is None and not context.declared.seeded(context.index, hosted=True):
             return read_batch_header(body)
@@ -270,7 +270,7 @@ def header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHea
 
 
 def batch_content(context: RoundContext, sender: Party, record: bytes) -> bytes:
-    """What is inside a stored batch or part: little-endian words, or one share with its proof."""
+    """The content of a stored batch or part: little-endian words, or one share with its proof."""
     body = received(record)
     batch = ReadBatch(body, *header_of(context, body))
     return _batch_plain(_record_key(context, sender, record[:WRAPPED_BYTES]), batch)
@@ -310,7 +310,8 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader | Part
 
 
 def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> None:
-    """Raise WrongLength unless each contribution of the batch, or the part, is as long as due."""
+    """Raise WrongLength unless each contribution of the batch, or the part, has the required
+    length."""
     if isinstance(header, BatchHeader):
         if header.dimension != context.dimension:
             raise WrongLength(extra=_length_named(context))
@@ -322,8 +323,9 @@ def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> No
 
 
 def check_content(context: RoundContext, content: bytes, hosted: int | None = None) -> None:
-    """Raise OutOfField for a word that is no field element, where words have to be; what a seed
-    expands to always is. `hosted`: of how many of a host's curators, None of a lone one."""
+    """Raise OutOfField for a word that is no field element, if the content is words; the
+    expansion of a seed always consists of field elements. `hosted`: how many of a host's
+    curators, None for a lone one."""
     if context.proofs is None:
         if not context.declared.seeded(context.index, hosted=hosted is not None):
             check_words(context, np.frombuffer(content, "<u8").astype(np.uint64, copy=False))
@@ -366,8 +368,8 @@ async def session_for(
     session: bytes,
     announce: Signed[Session] | None,
 ) -> HeldSession | None:
-    """The session of a piece of this sender; None once the round's key is destroyed, when
-    nothing can be stored any more. Raises UnknownSession or SessionRefusedHere."""
+    """The session of a piece of this sender; None once the round's key is destroyed and nothing
+    more can be stored. Raises UnknownSession or SessionRefusedHere."""
     if context.own_key is None and not context.elsewhere:
         return None
     seal_key = context.seal_secret
@@ -429,8 +431,8 @@ def begun(
 class Beginning:
     """New sessions under one seal key inside one transaction: those that may be stored.
 
-    A session that is stored already, by another replica, decides: a piece under other bytes of the
-    same id does not open.
+    If another replica has stored a session with the same id, that one is used: a piece sealed
+    under other bytes does not open.
     """
 
     def __init__(
@@ -452,8 +454,8 @@ class Beginning:
         return cls(secret, stored_sessions, row is not None and row.state is not KeyState.DESTROYED)
 
     def add(self, sender: Party, session: HeldSession) -> bool:
-        """Take a session; whether it is new. Raises SealKeyGone, TooManySessions, or SealBrokenHere
-        for other bytes of a known id."""
+        """Store a session; returns whether it is new. Raises SealKeyGone, TooManySessions, or
+        SealBrokenHere for other bytes of a known id."""
         if not self._usable:
             raise SealKeyGone
         wrapped = self._held[sender.key]
@@ -483,10 +485,8 @@ class Beginning:
 
 
 async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session]) -> bool:
-    """Store a session that a party announces separately; whether it is new.
-
-    Raises UnknownSealKey, SealKeyGone, SealKeyUnavailable, and what is wrong with the session.
-    """
+    """Store a session that a party announces separately; returns whether it is new. Raises
+    UnknownSealKey, SealKeyGone, SealKeyUnavailable, and the session's own errors."""
     async with aggregator.database.reading() as transaction:
         coordinator = await roster.coordinator(transaction)
         number = await key_store.number_of(transaction, signed.statement.key)

@@ -64,7 +64,7 @@ _HASHED = 1 << 14
 
 
 class CoordinatorRequest(WireModel):
-    """Pair with one coordinator, known by its deployment and its identity key."""
+    """Pair with one coordinator, identified by its deployment and its identity key."""
 
     deployment: Identifier
     identity_key: PublicKey
@@ -88,10 +88,10 @@ class CoordinatorAnswer(WireModel):
 async def pair(
     aggregator: Aggregator, request: CoordinatorRequest, *, replace: bool, overlap_s: int = 0
 ) -> CoordinatorAnswer:
-    """Pin the coordinator and mint its token; the same request again renews the token.
+    """Pin the coordinator and create its token; a repetition renews the token.
 
-    An earlier token of the same coordinator stays valid for `overlap_s` more seconds, in which it
-    receives the new one; that of another coordinator ends immediately. Raises AlreadyPaired.
+    An earlier token of the same coordinator stays valid for `overlap_s` more seconds, in which
+    it receives the new one; that of another coordinator ends immediately. Raises AlreadyPaired.
     """
     now = aggregator.clock.now()
     key = request.identity_key
@@ -164,7 +164,7 @@ async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAns
 
 
 async def largest_body(aggregator: Aggregator, named: str | None) -> int:
-    """How many bytes of an enrolment are read. Raises for a grant that is not good."""
+    """How many bytes of an enrolment are read. Raises for an invalid grant."""
     settings = aggregator.settings
     return await grants.largest_body(
         aggregator.database,
@@ -215,7 +215,7 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
 
 
 async def revoke(aggregator: Aggregator, party: str) -> None:
-    """Take a party off the roster and end its tokens. Its numbers are never given again."""
+    """Remove a party from the roster and end its tokens. Its numbers are never assigned again."""
     now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
@@ -234,8 +234,8 @@ async def _check_same(
     request: Enrolment,
     hosted: _Hosted | None,
 ) -> None:
-    """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
-    and the party has been on the roster since then."""
+    """Raise JoinTokenUsed unless every part of this enrolment equals the one for which the grant
+    was used, and the party has been on the roster since then."""
     party = await roster.active_party(transaction, request.party)
     if party is None:
         raise JoinTokenUsed
@@ -316,9 +316,9 @@ async def _add(
 async def _replace(
     transaction: Transaction, request: Enrolment, hosted: _Hosted | None, now: datetime
 ) -> None:
-    """Give a party on the roster another identity; its keys and tokens so far end. Raises
-    UnknownParty, EnrolmentRefused for other curators or numbers, CuratorEnrolled for a key that a
-    party has."""
+    """Give a party on the roster another identity; its earlier keys and tokens end. Raises
+    UnknownParty, EnrolmentRefused for other curators or numbers, CuratorEnrolled for a key that
+    a party has."""
     party = await roster.active_party(transaction, request.party)
     if party is None:
         raise UnknownParty

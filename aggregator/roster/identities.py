@@ -68,11 +68,12 @@ _COORDINATOR = "aggregator coordinator"
 
 
 async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> None:
-    """Go along the chain of the paired coordinator's identities.
+    """Follow the chain of the paired coordinator's identities.
 
-    After a compromised key the coordinator's tokens end, which may be a thief's; it renews its own.
-    Raises NotPaired; IdentityForked, which stays so until the operator confirms one document; and
-    what else invalidates the last link. The chain is stored for the operator.
+    After a compromised key the coordinator's tokens end, as a thief may have them; the
+    coordinator renews its own. Raises NotPaired; IdentityForked, which lasts until the operator
+    confirms one document; and what else invalidates the last link. The chain is stored for the
+    operator.
     """
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
@@ -93,10 +94,10 @@ async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> No
 
 
 async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal) -> None:
-    """Put another token in the place of the coordinator's ended one. A chain is kept only if what
-    it leads to signed the request.
+    """Replace the coordinator's revoked token.
 
-    Raises NotPaired, RenewalRefused, and what invalidates the chain.
+    A chain is stored only if the identity at its end signed the request. Raises NotPaired,
+    RenewalRefused, and what invalidates the chain.
     """
     clock, holder = aggregator.clock, Holder(Scope.COORDINATOR)
     async with aggregator.database.reading() as transaction:
@@ -123,8 +124,8 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
 
 
 async def confirm_paired(aggregator: Aggregator, compared: bytes) -> PairedCoordinator:
-    """The operator compared the fingerprint of a document out of band: it is pinned, in place of
-    what was. Raises NotPaired, KeyNotAnchored if no such document was shown."""
+    """Pin the document whose fingerprint the operator compared out of band, in place of the
+    earlier one. Raises NotPaired, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
         paired = await _paired(transaction)
         if paired.shown is None:
@@ -144,7 +145,7 @@ async def _paired(transaction: Transaction) -> CoordinatorRow:
 
 
 def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) -> CoordinatorRow:
-    """The coordinator as a chain leads to it. Raises what invalidates the chain."""
+    """The coordinator after following a chain. Raises what invalidates the chain."""
     pin = known.pin.follow(
         known.deployment,
         shown,
@@ -157,8 +158,8 @@ def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) 
 
 
 def _compromised(pin: Pin) -> int:
-    """How many replaced keys of the coordinator may have been stolen, as it says. Who revoked
-    its identity renews no token: it keeps its own, to end its rounds."""
+    """How many replaced keys of the coordinator may have been stolen, according to its chain. A
+    coordinator that revoked its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
     statements = [link.statement for link in links if link.statement.document is not None]
     return sum(statement.reason is Reason.COMPROMISED for statement in statements)
@@ -182,11 +183,9 @@ _logger = get_logger("tacit.aggregator.parties")
 
 
 async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) -> bytes:
-    """Follow a party's links; its key from now on. The same again changes nothing.
-
-    Raises what `follow_party` raises, UnknownParty, NotPaired, and CuratorEnrolled for a key that a
-    party has.
-    """
+    """Follow a party's links; its current key. A repetition changes nothing. Raises what
+    `follow_party` raises, UnknownParty, NotPaired, and CuratorEnrolled for a key that a party
+    has."""
     now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
@@ -217,9 +216,9 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
 async def by_any_key(
     aggregator: Aggregator, sender: Party, begin: Callable[[bytes], Found]
 ) -> Found:
-    """What a sender's key begins: that which is known of it, the one on the roster by now, or one
-    that was replaced. Raises what `begin` raises for the first, IdentitySuperseded for a key whose
-    overlap is over."""
+    """What `begin` returns for one of a sender's keys: the known one, the current one on the
+    roster, or a replaced one. Raises what `begin` raises for the first, IdentitySuperseded for a
+    key whose overlap is over."""
     try:
         return begin(sender.identity_key)
     except SessionRefusedHere as refused:

@@ -68,7 +68,7 @@ class ListOfPeers(WireModel):
 
 
 async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) -> PeerAnswer:
-    """Pin an aggregator; the same again changes nothing. Raises PeerPinned, Invalid."""
+    """Pin an aggregator; a repetition changes nothing. Raises PeerPinned, Invalid."""
     if request.id == aggregator.id:
         raise Invalid("is this aggregator's own name", pointer="/id")
     if request.fingerprint == aggregator.identities.current.fingerprint:
@@ -105,11 +105,11 @@ async def remove(aggregator: Aggregator, peer: str) -> None:
 
 
 async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> None:
-    """Go along the chain of a pinned aggregator's identities, which the coordinator passes on; one
-    that is not pinned is passed over.
+    """Follow the chain of a pinned aggregator's identities, which the coordinator relays; chains of
+    others are ignored.
 
-    Raises IdentityForked, which remains until the operator confirms one, and what else invalidates
-    the last link. The chain is stored for the operator.
+    Raises IdentityForked, which lasts until the operator confirms one document, and what else
+    invalidates the last link. The chain is stored for the operator.
     """
     now = aggregator.clock.now()
     refused: DomainError | None = None
@@ -134,8 +134,8 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
 
 
 async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAnswer:
-    """The operator compared the fingerprint of a document out of band: it is pinned, in place of
-    what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
+    """Pin the document whose fingerprint the operator compared out of band, in place of the
+    earlier one. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
         pinned = (await store.list_peers(transaction)).get(peer)

@@ -19,10 +19,10 @@ from tacit.query.terms import Sharing
 async def admit(
     transaction: Transaction, aggregator: Aggregator, context: RoundContext, manifest: Manifest
 ) -> None:
-    """Keep the set of a manifest that is about to be committed to. Raises DifferenceRefused.
+    """Store the set of a manifest that is about to be committed to. Raises DifferenceRefused.
 
-    The connection's lock excludes other commitments. The minimum is this aggregator's own where
-    the query's is smaller.
+    The connection's lock excludes other commitments. If the query's minimum is smaller than this
+    aggregator's own, the latter applies.
     """
     descriptor = context.descriptor
     floor = aggregator.settings.policy_min_participants
@@ -32,9 +32,7 @@ async def admit(
 
 
 async def withdraw(transaction: Transaction, context: RoundContext) -> None:
-    """A round ended before this aggregator revealed its partial sum.
-
-    Without it no one can open the sum, unless the others suffice for a Shamir quorum.
-    """
+    """Remove the set of a round that ended before this aggregator revealed its partial sum.
+    Without that no one can open the sum, unless the others suffice for a Shamir quorum."""
     if context.descriptor.query.sharing is not Sharing.SHAMIR:
         await forget_revealed(transaction, context.id)

@@ -52,8 +52,8 @@ _logger = get_logger("tacit.aggregator.keys")
 
 
 async def sweep_keys(aggregator: Aggregator, intake: Intake) -> int:
-    """Destroy every key whose time is over, or whose wrapping file is gone; how many. Forget what
-    is not needed any more of keys that were destroyed, and of other aggregators' keys."""
+    """Destroy every key whose time is over, or whose wrapping file is gone; returns how many.
+    Also delete what is no longer needed of destroyed keys and of other aggregators' keys."""
     keyring, now = aggregator.seal_keyring, aggregator.clock.now()
     if await keyring.tidy():
         aggregator.forget_rounds()
@@ -67,7 +67,7 @@ async def sweep_keys(aggregator: Aggregator, intake: Intake) -> int:
 
 @dataclass(frozen=True)
 class Rotated:
-    """A new key of a period in place of others. `destroyed`: their numbers, if that was asked."""
+    """A new key of a period that replaces others. `destroyed`: their numbers, on request."""
 
     number: int
     retired: tuple[int, ...]
@@ -75,10 +75,10 @@ class Rotated:
 
 
 async def rotate_keys(aggregator: Aggregator, intake: Intake, *, destroying: bool) -> Rotated:
-    """Retire the keys of periods and make the next, by an operator's command. `destroying`: live
-    rounds that name the old ones abort, and they die now; where the process dies meanwhile, the
-    same command again, or the end of their time, destroys them.
+    """Retire the keys of periods and make the next, by an operator's command.
 
+    `destroying`: live rounds that name the old keys abort, and these are destroyed now. If the
+    process ends meanwhile, the same command again, or the end of their time, destroys them.
     Spec: keys, section 5.3.
     """
     new_key, retired = await aggregator.seal_keyring.rotate()
@@ -88,8 +88,8 @@ async def rotate_keys(aggregator: Aggregator, intake: Intake, *, destroying: boo
 
 
 async def destroy_keys(aggregator: Aggregator, intake: Intake, numbers: Sequence[int]) -> None:
-    """Abort what still names these keys, and destroy them. A round that cannot be aborted now holds
-    nothing back: the next sweep aborts it."""
+    """Abort the rounds that still name these keys, and destroy them. A round that cannot be
+    aborted now delays nothing: the next sweep aborts it."""
     await _abort_rounds(aggregator, intake, numbers)
     if not numbers:
         return
@@ -123,7 +123,7 @@ _identity_ends_logger = get_logger("tacit.aggregator.identity")
 async def rotate_identity(
     aggregator: Aggregator, intake: Intake, request: SuccessorRequest
 ) -> IdentityAnswer:
-    """Replace the identity; the same request again finishes what a crash left, and changes nothing
+    """Replace the identity; a repetition completes what a crash interrupted, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
     replacement = request.replacement()
     async with aggregator.database.begin() as transaction:
@@ -143,7 +143,7 @@ async def end_identity(
     aggregator: Aggregator, intake: Intake, request: RevocationRequest
 ) -> RevocationAnswer:
     """Revoke the identity: its rounds abort, its keys are destroyed, and it opens no round any
-    more. The same request again finishes what a crash left. Raises as `rotate`."""
+    more. A repetition completes what a crash interrupted. Raises as `rotate`."""
     async with aggregator.database.begin() as transaction:
         coordinator = await roster.coordinator(transaction)
         if coordinator is None:
@@ -157,8 +157,8 @@ async def end_identity(
 
 
 async def sweep_identities(aggregator: Aggregator, intake: Intake) -> int:
-    """Destroy every replaced identity that nothing needs any more; how many. Learn what another
-    process replaced."""
+    """Destroy every replaced identity that is no longer needed; returns how many. Also load what
+    another process replaced."""
     own = aggregator.identities
     await own.load()
     destroyed = 0
@@ -213,7 +213,8 @@ async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> 
 
 
 class RotationRequest(WireModel):
-    """A new seal key; `destroy`: the old ones die now, with the rounds that name them."""
+    """A new seal key; `destroy`: the old ones are destroyed now, which ends the rounds that name
+    them."""
 
     destroy: bool = False
 

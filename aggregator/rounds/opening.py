@@ -77,7 +77,7 @@ class KeyShares(RootModel[tuple[SealedKeyShare, ...]]):
 
 
 class RelayedPiece(WireModel):
-    """Another aggregator's share of noise for this one, as the coordinator passes it on."""
+    """Another aggregator's share of noise for this one, relayed by the coordinator."""
 
     aggregator: Identifier
     piece: Piece
@@ -88,7 +88,7 @@ class RelayedPieces(RootModel[tuple[RelayedPiece, ...]]):
 
 
 async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) -> tuple[str, bool]:
-    """Participate in a round: (the answer, whether it is new). Raises what forbids it."""
+    """Participate in a round: (the answer, whether it is new). Raises the reason if it must not."""
 
     async def look(
         transaction: Transaction,
@@ -206,10 +206,11 @@ def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
 
 
 def check_promise(descriptor: RoundDescriptor) -> None:
-    """Raise unless sums of the query cannot wrap and, if it is sound, its guarantee holds here.
+    """Raise unless sums of the query cannot wrap and, if it is sound, its guarantee is verified
+    here.
 
-    The coordinator checked the same; this aggregator believes its own arithmetic, and the operators
-    of this very round. Verified figures are kept by `tacit.accounting`: about a millisecond.
+    The coordinator checked the same; this aggregator computes it for itself, for the operators
+    of this round. `tacit.accounting` caches verified figures: about a millisecond.
     """
     query = descriptor.query
     problem = headroom_problem(query)
@@ -221,7 +222,7 @@ def check_promise(descriptor: RoundDescriptor) -> None:
 
 
 async def _check_promise_once(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
-    """The same; it depends on the query and the operators alone, which many rounds share."""
+    """The same check; it depends only on the query and the operators, which many rounds share."""
     promise = descriptor.query.digest(), descriptor.operators
     if promise not in aggregator.promises:
         await asyncio.to_thread(check_promise, descriptor)
@@ -324,7 +325,7 @@ def _contribution_row(position: int, piece: Piece) -> ContributionRow:
 async def add_contributions(
     aggregator: Aggregator, intake: Intake, round_id: str, relayed: Sequence[RelayedPiece]
 ) -> list[int]:
-    """Open and store other aggregators' shares of noise; the places of all that are held."""
+    """Open and store other aggregators' shares of noise; the indices of all that are stored."""
     context = await aggregator.round(round_id)
     if not shares_its_noise(context.descriptor.query):
         raise ContributionRefused("the round's aggregators do not share their noise")

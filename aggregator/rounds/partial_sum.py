@@ -325,12 +325,11 @@ async def commit(
 async def commit_whole(
     aggregator: Aggregator, intake: Intake, round_id: str, request: FreezeRequest
 ) -> str | None:
-    """open -> committed, if what is held makes the manifest that the coordinator expects; None if
-    it does not, and a signed set is needed.
+    """open -> committed, if the accepted pieces give the manifest that the coordinator expects;
+    None if they do not, and a signed set is needed.
 
     Every aggregator of the quorum commits to the same manifest, or nobody reveals: so each may
-    commit to what it holds itself before it has seen the sets of the others. Spec: aggregation,
-    section 6, step 6.
+    commit before it has seen the sets of the others. Spec: aggregation, section 6, step 6.
     """
     context, salt = await aggregator.round(round_id), request.salt
     query = context.descriptor.query
@@ -377,9 +376,9 @@ def _checked_proved(
     verdict: str | None,
     request: ManifestRequest,
 ) -> tuple[Manifest, bytes]:
-    """The manifest of a proved round with its hash, made from the candidates that were fixed and
-    all verdicts; refused unless everything agrees. The signed sets, of which the candidates were
-    made, need not come again."""
+    """The manifest of a proved round with its hash, made from the fixed candidates and all
+    verdicts; refused unless everything agrees. The signed sets, from which the candidates were
+    made, need not be sent again."""
     if fixed is None or verdict is None:
         raise RoundNotVerified
     salt, verdicts = request.salt, request.verdicts
@@ -463,7 +462,7 @@ async def _partial_sum(
 
 
 async def _own_noise(aggregator: Aggregator, context: RoundContext) -> NDArray[np.int64] | None:
-    """What this aggregator adds, (d,) ring units; in a thread where it is much."""
+    """What this aggregator adds, (d,) ring units; drawn in a thread if it is much."""
     plan = aggregator_plan(context.descriptor.query)
     if plan is None:
         return None
@@ -483,11 +482,9 @@ async def _commit(
     partial: NDArray[np.uint64],
     noisy: Noisy,
 ) -> str:
-    """Nonce, partial sum, manifest, commitment and audit in one transaction, if the round is still
-    as it was when it was summed; in place of a commitment without signed sets, if there is one.
-
-    Raises DifferenceRefused before anything of it is written.
-    """
+    """Store nonce, partial sum, manifest, commitment and audit in one transaction, if the round
+    is unchanged since it was summed; replaces a commitment without signed sets. Raises
+    DifferenceRefused before anything is written."""
     now = await store.round_by_key(transaction, context.key)
     if (now.state, now.received) != (row.state, row.received):
         if now.commitment is None or now.state is RoundState.ABORTED:
@@ -560,7 +557,8 @@ async def reveal(
 def _checked_commitments(
     context: RoundContext, row: RoundRow, quorum: Sequence[int], request: RevealRequest
 ) -> bytes:
-    """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
+    """The request's digest, if it has the whole quorum's commitments to this aggregator's
+    manifest."""
     assert row.manifest_hash is not None
     check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
     own_commitment = Signed[Commitment].model_validate_json(row.commitment or "")

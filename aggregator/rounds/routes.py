@@ -75,11 +75,9 @@ from tacit.query.terms import MAX_AGGREGATORS, MAX_CURATORS
 async def seal_transcript(
     aggregator: Aggregator, round_id: str, transcript: Transcript
 ) -> ShownSeal:
-    """Seal a transcript of a round whose partial sum was revealed here.
-
-    Raises UnknownRound, NotPaired, TranscriptRefused for one that is not what this aggregator took
-    part in, NoIdentityDocument where its identity of then has no pair any more.
-    """
+    """Seal a transcript of a round whose partial sum was revealed here. Raises UnknownRound,
+    NotPaired, TranscriptRefused if it is not the round in which this aggregator participated,
+    NoIdentityDocument if its identity at that time no longer has keys."""
     context = await aggregator.round(round_id)
     async with aggregator.database.reading() as transaction:
         coordinator = await roster.coordinator(transaction)
@@ -158,8 +156,8 @@ class RoundSteps:
         return _done(MissingPieces(missing=missing))
 
     async def freeze(self, round_id: str, request: FreezeRequest | None) -> Done:
-        """Sign the set of accepted curators; with a request, only when there are enough, and
-        commit instead where they are those expected."""
+        """Sign the set of accepted curators. With a request: only when there are enough, or
+        commit instead if they are the expected ones."""
         if request is not None:
             awaited = Awaited(request.accepted, request.wait_s)
             accepted = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
@@ -467,7 +465,7 @@ async def get_round(
 
 
 def _by_coordinator(route: Callable[..., Awaitable[Response]]) -> RequestHandler:
-    """A route of the coordinator's, with what the framework would pass to it."""
+    """A route of the coordinator's, called with what the framework would pass to it."""
 
     async def answered(request: Request) -> Response:
         caller = await authenticate(request)

@@ -70,8 +70,8 @@ async def freeze(aggregator: Aggregator, intake: Intake, round_id: str) -> str:
 async def _sign_accepted(
     aggregator: Aggregator, transaction: Transaction, context: RoundContext
 ) -> str:
-    """The signed set of a round that is closed with it: nothing can change it any more. A manifest
-    that was committed to without signed sets then waits for those of all, and is not revealed."""
+    """Sign the set of a round, which closes it: the set cannot change any more. A manifest that
+    was committed to without signed sets is then not revealed until the sets of all are signed."""
     row = await round_store.round_by_key(transaction, context.key)
     accepted = await round_store.document(transaction, context.key, "accepted")
     if accepted is not None:
@@ -105,7 +105,7 @@ async def _sign_accepted(
 
 
 async def held_members(transaction: Transaction, context: RoundContext) -> bytes:
-    """The bitmap over roster numbers of all pieces held, without parties that left."""
+    """The bitmap over roster numbers of all stored pieces, without parties that left."""
     size = context.descriptor.roster_size
     bitmap = np.frombuffer(await _sent_alone(transaction, context), np.uint8).copy()
     for batch in await piece_store.round_batches(transaction, context.key):
@@ -208,7 +208,7 @@ async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) 
     """Abort every live round: required after a restore from a backup.
 
     A round that is open in the restored store may have been frozen, or even released, after the
-    backup. So "never frozen" is signed for none of them: it would give curators budget back.
+    backup. So "never frozen" is signed for none of them, as it would give curators budget back.
     """
     async with aggregator.database.reading() as transaction:
         names = await round_store.live(transaction)
@@ -222,7 +222,7 @@ async def abort_unreleased(aggregator: Aggregator, intake: Intake, reason: str) 
 
 @dataclass(frozen=True)
 class Awaited:
-    """When to answer about an open round: once pieces of this many curators are held, or it is no
+    """When to answer about an open round: once pieces of this many curators are stored, it is no
     longer open, or the time is over."""
 
     accepted: int
@@ -250,7 +250,7 @@ async def describe(
 async def held(
     aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
 ) -> int | None:
-    """Of how many curators pieces are held, where these are too few and the round is open; else
+    """How many curators' pieces are stored, if they are too few and the round is open; else
     None. Raises UnknownRound."""
     row, waits = await _after_waiting(aggregator, intake, round_id, awaited)
     return row.received if waits else None
@@ -272,7 +272,7 @@ async def _after_waiting(
 
 
 async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
-    """Of how many curators of a bitmap over the roster no piece is held. Raises Invalid."""
+    """How many curators of a bitmap over the roster have no stored piece. Raises Invalid."""
     context = await aggregator.round(round_id)
     size = context.descriptor.roster_size
     try:
@@ -306,8 +306,8 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> int:
 
 
 async def _forget_rounds(aggregator: Aggregator, before: datetime) -> int:
-    """Delete finished rounds whose deadline is before an instant; how many. A later sweep takes up
-    those that this one leaves."""
+    """Delete finished rounds whose deadline is before an instant; returns how many. A later
+    sweep deletes those that this one leaves."""
     total = 0
     for _ in range(STEPS_AT_MOST):
         async with aggregator.database.begin() as transaction:
@@ -336,7 +336,7 @@ async def end_round(aggregator: Aggregator, context: RoundContext) -> None:
 
 
 async def destroy_key(aggregator: Aggregator, number: int) -> None:
-    """Destroy a key; a file that cannot be removed now is for the next sweep."""
+    """Destroy a key; a file that cannot be removed now is removed by the next sweep."""
     try:
         await aggregator.seal_keyring.destroy(number)
     except OSError as error:

@@ -163,11 +163,12 @@ class Verifying:
     # --- the own shares ---
 
     async def verify(self, round_id: str, request: VerificationRequest) -> str:
-        """Fix the candidates, compute the own verifier shares, and sign their hash; the JSON of a
-        `Verified`.
+        """Fix the candidates, compute this aggregator's verifier shares, and sign their hash; the
+        JSON of a `Verified`.
 
-        Raises RoundNotFrozen, CandidatesFixed, ManifestRefused, TooFewParticipants; StillVerifying
-        if that takes longer than a request should: it goes on, and the same request asks for it.
+        Raises RoundNotFrozen, CandidatesFixed, ManifestRefused, TooFewParticipants;
+        StillVerifying if that takes longer than a request should: it continues, and the same
+        request asks for it again.
         """
         context = await self.aggregator.round(round_id)
         stored = await self._read(context, "accepted", "verification")
@@ -201,9 +202,9 @@ class Verifying:
         evaluated.answer = _answer(signed, evaluated.shares)
 
     async def remember(self, context: RoundContext, state: RoundState) -> None:
-        """Have what was computed for the verification, as a step out of `state` needs it: after a
-        restart it is computed again, not under the round's lock. Raises StillVerifying; whatever
-        else is wrong, the step itself says."""
+        """Compute again, after a restart, what the verification had computed, for a step out of
+        `state`; not under the round's lock. Raises StillVerifying; the step itself reports any
+        other error."""
         if context.proofs is None or self.evaluations.get(context.id) is not None:
             return
         stored = await self._read(context, "verification")
@@ -267,8 +268,8 @@ class Verifying:
         signed: str,
         shares: bytes | None = None,
     ) -> str:
-        """Store what was signed, and the own chunk; unless one is stored: there is one of each
-        ever. That one."""
+        """Store what was signed, and this aggregator's chunk, unless they are stored already;
+        returns the stored ones."""
 
         async def run(transaction: Transaction) -> str:
             row = await store.round_by_key(transaction, context.key)
@@ -286,7 +287,7 @@ class Verifying:
     async def _evaluate(
         self, context: RoundContext, candidates: Candidates
     ) -> tuple[Evaluated, bytes]:
-        """Verify all candidates; the own chunks are kept, sealed as they travel: a single short one
+        """Verify all candidates. This aggregator's chunks are stored sealed, a single short one
         in memory."""
         evaluation = await evaluation_of(self.aggregator, context, candidates)
         key = chunk_key(
@@ -339,8 +340,9 @@ class Verifying:
     async def decide(self, round_id: str, request: VerdictRequest) -> str:
         """frozen -> verified: open the others' shares, decide on each contribution, and sign.
 
-        Raises SharesMissing; VerificationRefused for verifications that are not those of all, whose
-        shares are others, or after a verdict over other shares; StillVerifying after a restart.
+        Raises SharesMissing; VerificationRefused for verifications that are not those of all,
+        for other shares than were signed, or after a verdict over other shares; StillVerifying
+        after a restart.
         """
         context = await self.aggregator.round(round_id)
         await self.remember(context, RoundState.FROZEN)

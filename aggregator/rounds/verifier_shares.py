@@ -68,12 +68,12 @@ Taken: TypeAlias = Callable[[Rows], Awaitable[None]]
 
 @dataclass(eq=False)
 class Evaluated:
-    """What an aggregator remembers of the contributions that it verified.
+    """What an aggregator stores of the contributions that it verified.
 
-    `output`: (limbs, d), the sum of their output shares. `seeds` (items, 32 or 0) and `permitted`
-    (items,): as in the engine's `Verification`; of those that were not asked for, zeros. `shares`:
-    the verifier shares, sealed, if they are one short chunk; `answer`: the signed verification with
-    them, once it is stored.
+    `output`: (limbs, d), the sum of their output shares. `seeds` (items, 32 or 0) and
+    `permitted` (items,): as in the engine's `Verification`; zeros for those that were not
+    requested. `shares`: the verifier shares, sealed, if they are one short chunk; `answer`: the
+    signed verification with them, once it is stored.
     """
 
     candidates: Candidates
@@ -91,8 +91,7 @@ class Evaluated:
 
 
 class Evaluations:
-    """What this process remembers of rounds whose contributions it verified: a cache, as all of it
-    can be computed again."""
+    """A cache of what this process verified in its rounds; all of it can be computed again."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Evaluated] = OrderedDict()
@@ -188,7 +187,8 @@ class Evaluation:
                 await sink(table)
 
     async def _fill(self, block: NDArray[np.int64], table: Rows, evaluated: Evaluated) -> None:
-        """The verifier shares of the lone candidates at these places, into the table's rows."""
+        """Write the verifier shares of the lone candidates at these indices into the table's
+        rows."""
         numbers = self._candidates.lone[block]
         place_of = np.full(self._candidates.roster_size, -1, np.int64)
         place_of[numbers] = np.arange(len(block))
@@ -284,8 +284,8 @@ class Evaluation:
     def _verified_parts(
         self, alike: Sequence[Sequence[tuple[int, int, Party, bytes]]], evaluated: Evaluated
     ) -> list[Rows]:
-        """The verifier shares of parts, (place, curators, host, sealed), by groups of as many
-        curators each."""
+        """The verifier shares of parts, (index, curators, host, sealed), grouped by their number
+        of curators."""
         verified = []
         for group in alike:
             plain = [batch_content(self._context, host, body) for _, _, host, body in group]
@@ -414,7 +414,7 @@ async def own_chunk(aggregator: Aggregator, context: RoundContext, number: int) 
 async def short_chunk(
     aggregator: Aggregator, context: RoundContext, candidates: Candidates
 ) -> bytes | None:
-    """All verifier shares of this aggregator's if they are one short chunk that is still kept."""
+    """All verifier shares of this aggregator, if they are one short chunk that is still stored."""
     chunks = Chunks(context, candidates)
     if len(chunks) != 1:
         return None
@@ -424,7 +424,8 @@ async def short_chunk(
 
 
 def travels_along(chunks: Chunks, body: bytes) -> bool:
-    """Whether a chunk is all verifier shares, and short: it goes with the requests around it."""
+    """Whether a chunk contains all verifier shares and is short: it is then sent with the
+    neighbouring requests."""
     return len(chunks) == 1 and len(body) <= SHORT_SHARES
 
 
@@ -450,8 +451,8 @@ async def take_chunk(
 async def demand_all(
     aggregator: Aggregator, context: RoundContext, chunks: Chunks, brought: Mapping[int, bytes]
 ) -> None:
-    """Raise SharesMissing, which names them, unless every aggregator's chunks are held, or are
-    first ones that were brought."""
+    """Raise SharesMissing, which names the aggregators, unless the chunks of all are stored, or
+    are first ones that came with the request."""
     if len(chunks) == 1 and len(brought) == len(context.descriptor.aggregators):
         return
     async with aggregator.database.reading() as transaction:
@@ -470,8 +471,8 @@ async def demand_all(
 async def held_chunks(
     aggregator: Aggregator, context: RoundContext, number: int, brought: Mapping[int, bytes]
 ) -> list[bytes]:
-    """The chunk of this number of every aggregator, by index, sealed; those that were brought come
-    before those held. Raises SharesMissing."""
+    """The chunk of this number of every aggregator, by index, sealed; chunks that came with the
+    request precede stored ones. Raises SharesMissing."""
     sealed_chunks = dict(brought)
     awaited = set(range(len(context.descriptor.aggregators))) - set(sealed_chunks)
     if awaited:

@@ -286,12 +286,12 @@ async def add_contribution(transaction: Transaction, key: int, row: Contribution
 
 
 async def held_places(transaction: Transaction, key: int) -> tuple[int, ...]:
-    """Whose shares of noise a round holds: places in the descriptor, ascending."""
+    """The senders of the shares of noise that a round has: indices in the descriptor, ascending."""
     return tuple((await transaction.execute(_PLACES, {"round_key": key})).scalars())
 
 
 async def held_contributions(transaction: Transaction, key: int) -> dict[int, ContributionRow]:
-    """The shares of noise that a round holds, by the sender's place in the descriptor."""
+    """The shares of noise that a round has, by the sender's index in the descriptor."""
     result = await transaction.execute(
         select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
     )

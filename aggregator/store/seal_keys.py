@@ -60,8 +60,8 @@ class SealKeyRow:
 class Limits:
     """The instants before which keys are no longer needed.
 
-    `ended`: a key's period, with its grace; `held`: the period of one that even a live round no
-    longer holds back; `unused`: when a round's key was made that no round was opened with.
+    `ended`: of a key's period, with its grace; `held`: of a period whose keys no live round
+    needs any more; `unused`: when a round's key was made with which no round was opened.
     """
 
     ended: datetime
@@ -163,7 +163,8 @@ async def retire(transaction: Transaction, ended: datetime) -> None:
 
 
 async def retire_periods(transaction: Transaction) -> tuple[int, ...]:
-    """Retire the keys of periods that are in use; the numbers of all of periods that are alive."""
+    """Retire the keys of periods that are in use; returns the numbers of all keys of periods
+    that are not destroyed."""
     of_period = (seal_keys.c.round.is_(None), _ALIVE)
     await transaction.execute(
         update(seal_keys).where(*of_period).values(state=KeyState.RETIRED.value)
@@ -179,7 +180,7 @@ async def due(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
 
 
 async def due_by_time(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
-    """Those of them whose time was over then; not those that were retired before it."""
+    """The keys whose time was over by then, except those that were retired earlier."""
     return await _due(transaction, limits, seal_keys.c.until <= limits.ended)
 
 

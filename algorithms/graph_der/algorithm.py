@@ -134,7 +134,7 @@ def _seeds(params: Parameters, labelling: Labelling) -> dict[str, int]:
 def published_blocks(
     vertices: EdgeList, release: BlockRelease, params: Parameters, context: Context
 ) -> Outcome:
-    """Everything that leaves a run of `blocks`; of `vertices` only what is public is read."""
+    """Everything that a run of `blocks` publishes; only public parts of `vertices` are read."""
     measured, labelling = release.measured, release.labelling
     published = SeenBlocks(release.plan, labelling, vertices.declared, measured)
     return Outcome(
@@ -268,7 +268,7 @@ class FederatedState:
 
 
 def over_curators(params: Parameters) -> Parameters:
-    """With what rounds can answer. Raises NotOverCurators, BadVertices, BadGroup."""
+    """The parameters for rounds over curators. Raises NotOverCurators, BadVertices, BadGroup."""
     if params.method not in (None, "auto", "blocks"):
         raise NotOverCurators("the method is blocks over curators", pointer="/params/method")
     if params.aim == "degree_sequence":

@@ -155,8 +155,9 @@ def whole_counts(
 ) -> Ints:
     """(parts,) whole numbers of edges, each from 0 to the part's room; degrees: estimates.
 
-    First the coarse cells go to the simplex of their total, then the parts of each to that of its
-    cell: what noise adds to empty regions is taken off there, and not off the dense ones.
+    First the coarse cells are projected on the simplex of their total, then the parts of each on
+    that of its cell: this removes what noise adds to empty regions there, and not from the dense
+    ones.
     """
     fine, cells = measured.fine, measured.coarse.size
     if not plan.grid:
@@ -189,7 +190,7 @@ def _sizes(measured: Measured, plan: BlockPlan) -> Iterator[tuple[float, float]]
 
 
 def vertex_weights(degrees: Floats | None, vertices: int) -> Floats:
-    """(n,) above 0: degrees, but none far below the mean; all alike without degrees."""
+    """(n,) above 0: degrees, raised if far below the mean; equal without degrees."""
     if degrees is None or not degrees.any():
         return np.ones(vertices)
     weights: Floats = np.maximum(degrees, degrees.mean() * _LEAST_WEIGHT)
@@ -223,9 +224,9 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
 
 
 def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -> Ints:
-    """Edges (keys, sorted) moved within their part, one end at a time, from vertices with more than
-    their degree to vertices with fewer, as long as that is possible; the parts keep their counts.
-    """
+    """Edges (keys, sorted) moved within their part, one end at a time, from vertices with more
+    than their degree to vertices with fewer, as long as that is possible; the counts of parts do
+    not change."""
     n, edges, source = degrees.size, keys.size, context.noise("fitting degrees")
     ends = np.concatenate(np.divmod(keys, n)).astype(np.int32)  # that of edge e: e and e + edges
     lack = degrees - np.bincount(ends, minlength=n)

@@ -76,8 +76,8 @@ def estimated_sequence(
 
 
 def likeliest_numbers(noisy: Ints, degrees: int) -> Ints:
-    """(degrees,) how many vertices have at most v = 0, 1, .. edges in the likeliest sequence: the
-    cut that leaves the fewest noisy values above v before it, and up to v after it."""
+    """(degrees,) how many vertices have at most v = 0, 1, .. edges in the likeliest sequence:
+    the cut with the fewest noisy values above v before it, and up to v after it."""
     numbers = np.full(degrees, noisy.size)
     tasks = [(0, degrees - 1, 0, noisy.size)]
     while tasks:

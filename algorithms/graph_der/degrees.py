@@ -40,7 +40,7 @@ _WIDEST_TAIL: Final = 1 << 20
 @dataclass(frozen=True, eq=False)
 class DegreeLaw:
     """law (highest + 1,): the estimated probability of each degree; blur: the characteristic
-    function of the noise, at the waves of arrays in which the degree d has the place d - first."""
+    function of the noise, at the waves of arrays in which the degree d has the index d - first."""
 
     law: Floats
     first: int

@@ -234,7 +234,7 @@ def random_ends(vertices: int, edges: int, seed: int) -> Ends:
 def evaluate(
     graph: EdgeList, release: Release | BlockRelease, metrics: Metrics, context: Context
 ) -> dict[str, Any]:
-    """All metrics, of the release and of a random graph; null where nothing can be measured."""
+    """All metrics, of the release and of a random graph; null if nothing can be measured."""
     beat = partial(context.progress, 0.98, "evaluating")
     true: Ends = labelled(graph, release.order)
     ends_of = {

@@ -155,7 +155,7 @@ def splitting_points(
     beat: Callable[[], None] = lambda: None,
     work: Kernel | None = None,
 ) -> Ints:
-    """(n, 2) lines of row and column where each region (n, 4) is split; -1 where no point is
+    """(n, 2) lines of row and column at which each region (n, 4) is split; -1 if no point is
     admissible.
 
     rate (n,): budget of the choice over twice the score's sensitivity; least: fewest cells of a
@@ -256,7 +256,7 @@ class _Exploration:
     context: Context
 
     def level(self, bounds: Ints, parent: Ints, depth: int) -> tuple[Tree, Ints]:
-        """All regions of a depth, and the points at which those that are no leaves are split."""
+        """All regions of a depth, and the points at which those that are not leaves are split."""
         plan, budget = self.plan, self.plan.budget
         tell = partial(self.context.progress, 0.1 + 0.5 * depth / (plan.height + 1), "exploring")
         tell()
@@ -296,7 +296,7 @@ class _Exploration:
         estimate: Floats,
         variance: Floats,
     ) -> None:
-        """A leaf above the height has a second count: both are combined, in place."""
+        """A leaf above the height has a second count; both are combined, in place."""
         early = np.flatnonzero(leaf)
         budget = self.plan.budget
         stage = f"leaf counts {depth}"

@@ -166,8 +166,8 @@ class Space:
 
 @dataclass(frozen=True, eq=False)
 class Arranged:
-    """Cells with an edge; kept: how many are true, private. Only a sorted list may get out: blocks
-    list the true ones first."""
+    """Cells with an edge; kept: how many are true, private. Only a sorted list may be published:
+    blocks list the true ones first."""
 
     keys: Ints
     kept: int
@@ -442,8 +442,8 @@ def _asked(tree: Tree, counts: Ints, plan: Plan) -> Leaves:
 
 
 def symmetric(arranged: Arranged, vertices: int, source: NoiseSource) -> tuple[Ints, Ints]:
-    """Edges of a matrix that need not be symmetric: a pair with one of its two cells is an edge or
-    none with the same chance."""
+    """Edges of a matrix that need not be symmetric: a pair with one of its two cells is an edge
+    with probability 1/2."""
     row, column = np.divmod(arranged.keys, vertices)
     keys = np.minimum(row, column) * vertices + np.maximum(row, column)
     pairs, cells = np.unique(keys, return_counts=True)

@@ -280,7 +280,7 @@ def _caveats(params: Parameters, paper: bool, facts: Seen | None) -> tuple[str, 
 
 
 def leaf_error(plan: Plan) -> dict[str, Any]:
-    """What is known beforehand of the counts of leaves, from public values only."""
+    """What is known in advance about the counts of leaves, from public values only."""
     deviation = math.sqrt(2) * plan.k * (2 if plan.stance == "paper" else 1)
     return {
         "basis": "the noise alone, of the count of a leaf at the height. The released edges are "
@@ -292,7 +292,7 @@ def leaf_error(plan: Plan) -> dict[str, Any]:
 
 
 def budget_table(plan: Plan) -> dict[str, dict[str, str]]:
-    """By the depth of a leaf: what its path has spent on what, and what is left over."""
+    """By the depth of a leaf: what its path has spent on each step, and what is left over."""
     table = {}
     for depth in range(plan.height + 1):
         row = {use: amount(much) for use, much in plan.budget.path(depth) if much}

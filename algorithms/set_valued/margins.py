@@ -122,8 +122,8 @@ def shares_without_diffpart(lengths: Ints, epsilon: Fraction, items: int) -> Sha
 
 
 def counts_pairs(items: int) -> bool:
-    """Whether of a universe of this size pairs are counted where records are many, in place of the
-    cells of a basis."""
+    """Whether pairs are counted instead of the cells of a basis for a universe of this size, if
+    records are many."""
     return items > _MOST_CELL_ITEMS
 
 
@@ -334,7 +334,7 @@ def items_kept(lengths: Ints, epsilon: Fraction, shares: Shares, items: int) -> 
 
 
 def kept_places(sets: Itemsets, most: int, source: NoiseSource) -> Ints:
-    """The items that records keep, at most `most` of each, uniformly among its own."""
+    """The items that records keep, at most `most` of each, drawn uniformly from its own."""
     words = source.words(sets.places.size)
     sizes = np.diff(sets.offsets)
     owner = np.repeat(np.arange(sets.count), sizes)

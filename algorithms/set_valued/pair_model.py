@@ -82,8 +82,9 @@ def _exchange(
     one: Ints,
     other: Ints,
 ) -> Floats:
-    """Exchange the items of these entries, of records that differ, where the forces call for it and
-    neither record has the other's item; by how much each pair (m, m) then occurs more often."""
+    """Exchange the items of these entries, of different records, if the forces call for it and
+    neither record has the other's item; returns by how much each pair (m, m) then occurs more
+    often."""
     left, right = owner[one], owner[other]
     a, b = place[items[one]], place[items[other]]
     m = held.shape[1] - 1
@@ -107,7 +108,7 @@ def _exchange(
 
 
 def _holding(owner: Ints, items: Ints, records: Ints, wanted: Ints) -> NDArray[np.bool_]:
-    """Whether each of these records has the item that is wanted of it. None is empty."""
+    """Whether each of these records has its wanted item. None is empty."""
     firsts = np.searchsorted(owner, records)
     sizes = np.searchsorted(owner, records, side="right") - firsts
     before = np.cumsum(sizes) - sizes

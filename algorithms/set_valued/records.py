@@ -41,7 +41,7 @@ class Itemsets:
 
 
 def universe_places(dataset: Transactions, universe: tuple[str, ...]) -> Places:
-    """For each of the dataset's items its place in the universe, -1 outside it."""
+    """The index in the universe of each of the dataset's items, -1 outside it."""
     place_of = {item: place for place, item in enumerate(universe)}
     return np.array([place_of.get(item, -1) for item in dataset.items], np.int32)
 

@@ -224,8 +224,8 @@ def _repeated(owner: Ints, items: Ints, universe: int) -> Ints:
 def _exchanged(
     drawn: Drawn, counts_wanted: Ints, source: NoiseSource, beat: Callable[[], None]
 ) -> Drawn:
-    """Entries of items that are in too many records, chosen at random, become items that are in too
-    few, where the record does not have them yet."""
+    """Entries of items that are in too many records, chosen at random, become items that are in
+    too few, if the record does not have them yet."""
     items, universe = drawn.items.copy(), counts_wanted.size
     for _ in range(_EXCHANGES):
         beat()

@@ -141,7 +141,7 @@ class SoundLaw:
 
 @lru_cache(maxsize=65_536)
 def floating_test(rate: Fraction, multiple: float) -> FloatingTest:
-    """threshold = multiple / rate; an empty one passes with e^-multiple / 2, whatever the rate."""
+    """threshold = multiple / rate; an empty cell passes with e^-multiple / 2, whatever the rate."""
     return FloatingTest.of_multiple(rate, multiple)
 
 

@@ -62,9 +62,9 @@ def levelled(counts: Floats, total: float, records: float, deviation: float = 0.
 
     Counts below three deviations share what the others leave of the sum, if anything: each is
     lowered by the same amount, none below 0 ("Norm-Sub", T. Wang and others, NDSS 2020), so that
-    the noise of many rare items is not mass that the common ones lack. Where clear counts are too
-    large together, they are lowered alike themselves; where all are too small, the others grow in
-    proportion up to the border, then the clear ones: no item that may not be there appears.
+    the noise of many rare items is not mass that the common ones lack. If clear counts are too
+    large together, they are lowered equally; if all are too small, the others grow in proportion
+    up to the border, then the clear ones: no item that may be absent appears.
     """
     most = _FULL * records
     clear = min(_CLEAR * deviation, most)

@@ -63,10 +63,10 @@ class DatabaseUnreachable(StartRefused):
 def open_database(
     url: str, *, pool_size: int = 5, max_overflow: int = 5, pool_timeout_s: float = 10.0
 ) -> Database:
-    """The database behind `url`; nothing is connected yet, but a SQLite file is made with mode
+    """The database behind `url`; nothing is connected yet, but a SQLite file is created with mode
     0600.
 
-    PostgreSQL gets `pool_size` lasting connections and `max_overflow` more; waiting longer than
+    PostgreSQL has `pool_size` lasting connections and `max_overflow` more; waiting longer than
     `pool_timeout_s` for one raises an error that may pass (`failures.cause`).
     """
     parsed = make_url(url)
@@ -121,9 +121,9 @@ async def migrate(
     """Bring the schema to the newest revision, in one transaction; safe with several replicas.
 
     `create` makes all tables of the newest revision with their first rows, in an empty database;
-    without it an empty database goes through every revision, as one with tables does.
-    A database that does not answer yet is waited for. Raises DatabaseUnreachable, and for a
-    damaged one what it raised itself; StoreLost for an empty one in a directory that is in use.
+    without it an empty database goes through every revision, as one with tables does. Waits for
+    a database that does not answer yet. Raises DatabaseUnreachable; for a damaged one its own
+    error; StoreLost for an empty one in a directory that is in use.
     """
     await _answering(database, patience_s)
     revision = await _revision(database)
@@ -205,10 +205,10 @@ async def check(database: Database) -> str | None:
 
 
 class Readiness:
-    """The check for `/readyz`: the database takes a write, and no write failed a moment ago.
+    """The check for `/readyz`: the database accepts a write, and no write failed a moment ago.
 
-    A write of another table may fail where this one does not, and one without a request would
-    not be noticed: hence both. At most one write in `WRITE_S`, however often it is asked.
+    A write to another table can fail although this one succeeds, and a failure without a request
+    would not be noticed: hence both. At most one write in `WRITE_S`, however often it is asked.
     """
 
     def __init__(self, database: Database) -> None:

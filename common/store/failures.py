@@ -104,13 +104,13 @@ def cause(error: BaseException) -> Cause | None:
 
 
 def store_failed(error: BaseException) -> bool:
-    """Whether the store is at fault and not what it was asked: nothing that depends on the
-    statement may be acknowledged, and any other request would fail with it."""
+    """Whether the store has failed, not the statement: nothing that depends on the statement may
+    be acknowledged, and any other request would fail as well."""
     return cause(error) not in (None, Cause.INPUT)
 
 
 def store_problem(error: BaseException) -> DomainError | None:
-    """The error to answer with where the store failed or refused a value; None for a fault of this
+    """The error to answer with if the store failed or refused a value; None for a fault of this
     service."""
     failure = cause(error)
     if failure is Cause.PASSING:

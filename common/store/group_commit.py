@@ -117,9 +117,10 @@ class _Waiting(Generic[Item, Answer]):
 class GroupCommit(Generic[Item, Answer]):
     """A queue of items for one kind of work.
 
-    A batch has at most `batch_items`, and `batch_size` by `size_of`; an item that is larger goes
-    alone. Of `max_items` and `max_size` what is worked on counts, too. `before` is awaited before
-    a batch is taken. An item whose sender no longer waits is done all the same if `abandoned`.
+    A batch has at most `batch_items`, and `batch_size` by `size_of`; an item that is larger is a
+    batch of its own. `max_items` and `max_size` include the items in progress. `before` is
+    awaited before a batch is taken. An item whose sender no longer waits is still done if
+    `abandoned`.
     """
 
     def __init__(
@@ -151,8 +152,8 @@ class GroupCommit(Generic[Item, Answer]):
     async def submit(self, item: Item) -> Answer:
         """Queue an item and wait for its answer, which comes after the commit.
 
-        Raises what the work answers for the item or raises, `QueueFull` before anything is queued,
-        `WriterStopped` while shutting down.
+        Raises the item's error that the work returns or raises, `QueueFull` before anything is
+        queued, `WriterStopped` while shutting down.
         """
         return await self._queued(item)
 
@@ -185,7 +186,7 @@ class GroupCommit(Generic[Item, Answer]):
         return waiting.answer
 
     async def stop(self) -> None:
-        """Accept nothing more, do what waits, and end; calling it again does no harm."""
+        """Accept nothing more, do what is queued, and end; a repetition does no harm."""
         self._stopping = True
         if self._task is not None:
             await asyncio.shield(self._task)

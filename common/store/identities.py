@@ -81,9 +81,9 @@ class SecretGone(LookupError):
 
 @dataclass(frozen=True)
 class OwnIdentity:
-    """One identity. `secret`: None once it is destroyed; `until`: of a replaced one, from when on
-    nobody accepts it; `link`: what replaced the identity before. The end of a revoked one is a link
-    alone."""
+    """One identity. `secret`: None once it is destroyed; `until`: of a replaced one, from when
+    on it is refused; `link`: the replacement of the identity before. The end of a revoked one is
+    only a link."""
 
     serial: int
     secret: bytes | None = field(repr=False)
@@ -113,8 +113,8 @@ class OwnIdentity:
 
 @dataclass(frozen=True)
 class Replacement:
-    """What an operator asks for: the pair that was committed to, the public keys of the pair after
-    it, and for how long the old identity is accepted beside it (none if it was `compromised`)."""
+    """An operator's request: the committed pair, the public keys of the pair after it, and for
+    how long the old identity is accepted as well (not at all if it was `compromised`)."""
 
     successor: HybridIdentity = field(repr=False)
     following: HybridPublicKey
@@ -161,11 +161,8 @@ async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIde
 async def commit_next(
     transaction: Transaction, table: Table, role: Role, name: str, following: HybridPublicKey
 ) -> SignedDocument:
-    """Give an identity its document, which commits to the next pair.
-
-    The same pair again changes nothing. Raises NextKeyCommitted for another one,
-    IdentitySuperseded once it is revoked.
-    """
+    """Give an identity its document, which commits to the next pair. A repetition changes
+    nothing. Raises NextKeyCommitted for another pair, IdentitySuperseded once it is revoked."""
     await exclusive(transaction, LOCK)
     current = (await identities(transaction, table))[-1]
     if current.revokes:
@@ -188,11 +185,11 @@ async def commit_next(
 async def replace(
     transaction: Transaction, table: Table, deployment: str, asked: Replacement, now: datetime
 ) -> OwnIdentity:
-    """Replace the identity of now by the one that it committed to; the new one.
+    """Replace the current identity by the one to which it committed; returns the new one.
 
-    The same request again changes nothing. Raises KeyChangeUnconfirmed without a commitment,
-    SuccessionRefused for other keys than were committed to, NextKeyCommitted where the identity was
-    replaced already, with another pair to follow, IdentitySuperseded once it is revoked.
+    A repetition changes nothing. Raises KeyChangeUnconfirmed without a commitment,
+    SuccessionRefused for keys other than the committed ones, NextKeyCommitted if the identity
+    was already replaced with another pair to follow, IdentitySuperseded once it is revoked.
     """
     await exclusive(transaction, LOCK)
     identities_held = await identities(transaction, table)
@@ -229,8 +226,8 @@ async def revoke(
     reason: Reason,
     now: datetime,
 ) -> OwnIdentity:
-    """End the identity of now without a successor, signed by the pair that it committed to. The
-    same again changes nothing. Raises as `replace`."""
+    """End the current identity without a successor, signed by the pair to which it committed. A
+    repetition changes nothing. Raises as `replace`."""
     await exclusive(transaction, LOCK)
     current = (await identities(transaction, table))[-1]
     if current.link is not None and current.revokes:
@@ -260,7 +257,7 @@ async def _end(
     link: SignedSuccession,
     **successor: bytes | str,
 ) -> OwnIdentity:
-    """Store what follows the identity of now, after a check that all others will make."""
+    """Store what follows the current identity, after the check that every recipient will make."""
     assert current.document is not None
     anchored = Anchored(deployment=link.statement.deployment, root=current.document.statement)
     follow(anchored, [link], link.statement.effective)
@@ -277,8 +274,7 @@ async def _end(
 async def destroy_identity(
     transaction: Transaction, table: Table, serial: int, now: datetime
 ) -> None:
-    """Forget the private keys of an identity that was replaced. The identity of now is
-    left alone."""
+    """Destroy the private keys of a replaced identity. The current identity is not changed."""
     await exclusive(transaction, LOCK)
     await to_erase(transaction)
     await transaction.execute(
@@ -343,9 +339,10 @@ async def continue_by(
     pair: HybridIdentity,
     now: datetime,
 ) -> int:
-    """Add what followed the stored identity, up to the one of this pair; its serial number.
+    """Add the successors of the stored identity, up to the one of this pair; returns its serial
+    number.
 
-    Private keys of before are destroyed. Raises KeyNotAnchored for a chain of another identity or
+    Earlier private keys are destroyed. Raises KeyNotAnchored for a chain of another identity or
     a pair that is not its last, IdentitySuperseded for a revoked one, and what `follow` raises.
     """
     identities_held = await identities(transaction, table)
@@ -445,10 +442,8 @@ async def follow_replacements(
     shown: PartyChain,
     now: datetime,
 ) -> bytes:
-    """Keep the links that lead on from the key on the roster; the key of now, for the roster.
-
-    Raises as `follow_party`.
-    """
+    """Store the links that lead on from the key on the roster; returns the current key, for the
+    roster. Raises as `follow_party`."""
     replacements = await replaced_keys(transaction, table, party)
     followed = {
         replacement.identity_key: replacement.link.statement.identity_key

@@ -40,7 +40,7 @@ class Leader:
         self.leads = False
 
     async def start(self) -> None:
-        """Lead immediately where there is only one process, else try until this process leads."""
+        """Lead immediately if there is only one process, else try until this process leads."""
         if self._database.dialect.name != "postgresql":
             await self._lead()
             return

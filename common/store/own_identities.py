@@ -80,7 +80,7 @@ GRACE: Final = timedelta(minutes=2)
 
 
 class OwnIdentities:
-    """The identity of now, and those of before. Another process of the service may replace it:
+    """The current identity, and earlier ones. Another process of the service may replace it:
     `load` reads them again."""
 
     def __init__(
@@ -95,8 +95,8 @@ class OwnIdentities:
 
     @classmethod
     async def of(cls, database: Database, table: Table, newest: SerialFile) -> OwnIdentities:
-        """Those of a store; the first is made at the first start. Raises IdentityPutBack where a
-        later one was in use."""
+        """The identities of a store; the first is made at the first start. Raises
+        IdentityPutBack if a later one was in use."""
         async with database.begin() as transaction:
             identities_held = await first_identity(transaction, table)
         newest.check(identities_held[-1].serial)
@@ -150,7 +150,7 @@ class OwnIdentities:
         return None
 
     def may_open(self, public_key: bytes, now: datetime) -> bool:
-        """Whether a new round may name the identity with this key: the one of now, and the one
+        """Whether a new round may name the identity with this key: the current one, and the one
         before for `GRACE`, unless it was compromised."""
         if not self.revoked and self._held[-1].public_key == public_key:
             return True

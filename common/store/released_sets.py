@@ -47,8 +47,8 @@ class ReleasedSets:
 
     @cached_property
     def _earlier(self) -> Select[Any]:
-        """Equal sets once, by their first round and with their largest minimum: the guard asks no
-        more of them, and a schedule makes very many."""
+        """Equal sets once, by their first round and with their largest minimum: the guard needs
+        no more of them, and a schedule makes very many."""
         columns, first = self.table.c, func.min(self.round)
         return (
             select(
@@ -95,8 +95,8 @@ class ReleasedSets:
     async def check(
         self, transaction: Transaction, releases: Mapping[str, Release], window: Window
     ) -> None:
-        """Raise DifferenceRefused if one of a round's sets must not be summed beside earlier ones
-        of its scope."""
+        """Raise DifferenceRefused if one of a round's sets must not be summed together with
+        earlier ones of its scope."""
         for scope, release in releases.items():
             earlier = await self._overlapping(transaction, scope, window, release)
             if not earlier:
@@ -110,10 +110,8 @@ class ReleasedSets:
     async def _overlapping(
         self, transaction: Transaction, scope: str, window: Window, new: Release
     ) -> list[Release]:
-        """The sets of a scope over windows that meet this one, by round.
-
-        None is read where neither they nor the new one ask for protection.
-        """
+        """The sets of a scope over windows that meet this one, by round. None is read if neither
+        they nor the new one require protection."""
         scope_and_window = {"scope": scope, "start": window.start, "end": window.end}
         if new.minimum <= 1:
             largest = (await transaction.execute(self._largest, scope_and_window)).scalar_one()

@@ -210,7 +210,7 @@ async def first_made(transaction: Transaction, table: Table) -> datetime | None:
 async def count_ending(
     transaction: Transaction, table: Table, now: datetime, until: datetime, life: timedelta
 ) -> int:
-    """How many tokens of no party end by then that were made for at least `life`."""
+    """How many tokens that belong to no party and were made for at least `life` end by then."""
     rows = await transaction.execute(
         select(table.c.created, table.c.expires).where(
             table.c.subject.is_(None),
@@ -245,8 +245,8 @@ async def keep_person(
     lifetime: timedelta,
     clock: Clock,
 ) -> str | None:
-    """The hash of the one token with this label and role that is good, until `lifetime` from now:
-    the one there is, or a new one, which nobody is shown. Others of the label are revoked."""
+    """The hash of the one valid token with this label and role, until `lifetime` from now: the
+    existing one, or a new one, which is shown to nobody. Others of the label are revoked."""
     now = clock.now()
     mine = (table.c.label == label, table.c.subject.is_(None), *_good(table, now))
     if role is None:
@@ -286,7 +286,7 @@ async def expire_holder(
 
 
 async def end_renewable(transaction: Transaction, table: Table, now: datetime) -> None:
-    """End the tokens that identities may renew: those of parties and of the coordinator."""
+    """End the tokens that identities can renew: those of parties and of the coordinator."""
     of_party = and_(table.c.scopes == Scope.CURATOR.value, table.c.subject.is_not(None))
     of_coordinator = table.c.scopes == Scope.COORDINATOR.value
     await transaction.execute(
@@ -297,10 +297,8 @@ async def end_renewable(transaction: Transaction, table: Table, now: datetime) -
 async def end_tokens(
     transaction: Transaction, table: Table, kept_id: str, now: datetime
 ) -> dict[str, int]:
-    """End every token but the one of this id, an operator's; how many of each scope there were.
-
-    Those that may be renewed expire; all others are revoked.
-    """
+    """End every token but the one of this id, an operator's; returns how many of each scope
+    there were. Renewable ones expire; all others are revoked."""
     good = _good(table, now)
     rows = await transaction.execute(
         select(table.c.scopes, func.count())
@@ -354,7 +352,7 @@ class RenewalRefused(Forbidden):
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose token it is: its scope, and the party (none of the one coordinator)."""
+    """The owner of a token: its scope, and the party (none for the one coordinator)."""
 
     scope: Scope
     subject: str | None = None
@@ -367,8 +365,8 @@ class Holder:
 def check_request(
     signed: Signed[TokenRenewal], *, service: str, party: str, identity_key: bytes, now: datetime
 ) -> TokenRenewal:
-    """What a party asks for, if its identity signed it for this service just now. Raises
-    RenewalRefused. It needs no transaction that others wait for."""
+    """A party's request, if its identity signed it for this service just now. Raises
+    RenewalRefused. It needs no transaction for which others wait."""
     try:
         renewal = verify_once(RENEWAL_LABEL, signed, identity_key)
     except SignatureBroken as error:
@@ -406,8 +404,8 @@ async def renew_by_identity(
 async def check_ended(
     transaction: Transaction, table: Table, renewal: TokenRenewal, holder: Holder, now: datetime
 ) -> None:
-    """Raise RenewalRefused unless the token that is named was ended, and not revoked. Only who held
-    it can name it, so this comes before whatever takes time."""
+    """Raise RenewalRefused unless the named token was ended, and not revoked. Only its holder
+    can name it, so this comes before anything that takes time."""
     record = await find_token(transaction, table, renewal.token_hash)
     if record is None or not holder.has(record) or record.revoked is not None:
         raise RenewalRefused("the token is not known, or was revoked")
@@ -418,11 +416,9 @@ async def check_ended(
 async def renew(
     transaction: Transaction, table: Table, renewal: TokenRenewal, holder: Holder, clock: Clock
 ) -> None:
-    """Put the new token in the place of all that its holder has. The same request again changes
-    nothing, also after the new one was ended.
-
-    Raises RenewalRefused as `check_ended`, and for a new token that was ended or is another's.
-    """
+    """Replace all tokens of the holder by the new one. A repetition changes nothing, even after
+    the new one was ended. Raises RenewalRefused as `check_ended`, and for a new token that was
+    ended or is another's."""
     now = clock.now()
     await exclusive(transaction, _LOCK)
     await check_ended(transaction, table, renewal, holder, now)

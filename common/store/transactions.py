@@ -97,7 +97,7 @@ Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 class Transaction(ABC):
-    """One transaction. What it wrote is there for others once its context has ended."""
+    """One transaction. Others see its writes once its context has ended."""
 
     @property
     @abstractmethod
@@ -187,8 +187,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A transaction that was to write and failed by the store: when (monotonic), and how it is
-    named."""
+    """A writing transaction that failed because of the store: when (monotonic), and the
+    failure's name."""
 
     at: float
     code: str
@@ -220,8 +220,8 @@ class Database(ABC):
 
     @abstractmethod
     def begin(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction that may write, committed at the end unless there was an error. `large`: it
-        binds megabytes or scans many rows, so its statements run in a thread."""
+        """A transaction that may write, committed at the end unless there was an error. `large`:
+        it binds megabytes or scans many rows, so its statements run in a thread."""
 
     @abstractmethod
     def reading(self, *, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
@@ -245,8 +245,8 @@ class Database(ABC):
 
     @abstractmethod
     async def version(self) -> Hashable:
-        """Another value after each commit, of whichever process: who finds the value of the last
-        look need not look again. It is much cheaper than a transaction."""
+        """A value that differs after each commit of any process: while it is unchanged, there is
+        nothing new to read. Much cheaper than a transaction."""
 
     @abstractmethod
     async def change_schema(self, work: Callable[[Connection], None]) -> None:

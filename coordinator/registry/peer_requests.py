@@ -79,7 +79,8 @@ class _Waiting:
 
 
 class StepQueue:
-    """The steps that wait for one aggregator. `pace_s`: how long after a request the next goes."""
+    """The steps that wait for one aggregator. `pace_s`: the time between a request and the next
+    one."""
 
     def __init__(self, pace_s: Callable[[], float] = lambda: 0.0) -> None:
         self._pace_s = pace_s
@@ -95,7 +96,7 @@ class StepQueue:
         )
 
     async def ask(self, step: Step, post: Post) -> ServiceResponse:
-        """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
+        """The answer to a step, in whichever request it was sent. Raises AggregatorUnreachable."""
         self._added.set()
         sender, place = await self._queue.submit(_Waiting(step, post))
         return (await asyncio.shield(sender))[place]
@@ -184,7 +185,7 @@ class _ShownKey(Generic[Statement]):
 
 @dataclass(frozen=True)
 class ShownKeys:
-    """The keys that an aggregator showed last; `handed`: those of others that it was given."""
+    """The keys that an aggregator last showed; `handed`: keys of others that it was sent."""
 
     seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
     handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
@@ -228,8 +229,8 @@ class Renewals:
     _refused: dict[str, datetime] = field(default_factory=dict)
 
     async def renewed(self, row: AggregatorRow, send: Send) -> AggregatorRow | None:
-        """The aggregator with the token of now; None where there is no other than it refused.
-        Raises AggregatorUnreachable."""
+        """The aggregator with the current token; None if it refused the only token. Raises
+        AggregatorUnreachable."""
         async with self._locks[row.id]:
             stored = await self._stored(row.id)
             if stored is None or stored.token != row.token:

@@ -79,7 +79,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class AnotherIdentity(AggregatorUnreachable):
-    """An aggregator signs with another key than is pinned: ask for its chain."""
+    """An aggregator signs with a key other than the pinned one: ask for its chain."""
 
 
 class Peer:
@@ -137,7 +137,7 @@ class Peer:
             raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
 
     async def hand_identities(self, of: str | None, chain: str) -> None:
-        """Give it another aggregator's chain, or (None) the coordinator's own; once."""
+        """Send it another aggregator's chain, or (None) the coordinator's own; once."""
         name = hashlib.sha256(chain.encode()).digest()
         if name not in self._shown.handed:
             path = "/v1/coordinator/identity" if of is None else f"/v1/peers/{of}/identity"
@@ -156,8 +156,8 @@ class Peer:
             self._shown.hand(key_hash)
 
     async def open(self, round_id: str, descriptor: str) -> Opening:
-        """Announce a round by its signed descriptor, JSON; the answer may hold the aggregator's
-        noise contribution."""
+        """Send it a round by its signed descriptor, JSON; the answer may include the
+        aggregator's noise contribution."""
         try:
             return await self._step(StepName.OPEN, round_id, Opening, descriptor)
         except ProblemReceived as error:
@@ -176,7 +176,7 @@ class Peer:
         return await self._step(StepName.KEYS, round_id, KeyCheck, shares)
 
     async def progress(self, round_id: str, accepted: int = 0, wait_s: float = 0.0) -> Progress:
-        """The aggregator's progress, once it holds pieces of this many or the time is over."""
+        """The aggregator's progress, once it has pieces of this many or the time is over."""
         path = f"/v1/rounds/{round_id}?accepted={accepted}&wait_s={wait_s:.3f}"
         return await self._ask("GET", path, Progress)
 
@@ -186,7 +186,7 @@ class Peer:
         return await self._ask("GET", f"/v1/flow?{span}", Flow)
 
     async def missing(self, round_id: str, members: Bits) -> int:
-        """Of how many of these curators, one boolean per roster number, it holds no piece."""
+        """How many of these curators, one boolean per roster number, have no piece there."""
         body = Awaited(members=sets.pack(members))
         return (await self._step(StepName.MISSING, round_id, Missing, body)).missing
 
@@ -207,8 +207,8 @@ class Peer:
     async def freeze_once_held(
         self, round_id: str, request: FreezeRequest
     ) -> Signed[Commitment] | Signed[AcceptedSet] | Progress:
-        """The same once it holds pieces of enough, or the commitment to those that are expected;
-        its progress when the time is over."""
+        """The accepted set once it has pieces of enough, or the commitment to the expected
+        manifest; its progress when the time is over."""
         if request.wait_s:  # nothing may wait behind it
             path = f"/v1/rounds/{round_id}/freeze"
             return (await self._ask("POST", path, FreezeAnswer, request)).root
@@ -233,8 +233,11 @@ class Peer:
         return await self._step(StepName.VERDICT, round_id, Signed[Verdict], request)
 
     async def commit(self, round_id: str, request: str) -> Signed[Commitment]:
-        """Have the manifest summed and committed to; the JSON of a `ManifestRequest`, which is made
-        once for all: five bitmaps of ten million curators are ten megabytes."""
+        """Have the manifest summed and committed to.
+
+        The JSON of a `ManifestRequest` is made once for all: five bitmaps of ten million
+        curators are ten megabytes.
+        """
         return await self._step(StepName.COMMIT, round_id, Signed[Commitment], request)
 
     async def reveal(self, round_id: str, request: str) -> Reveal:
@@ -287,7 +290,7 @@ class Peer:
     async def _request(
         self, method: str, path: str, content: str | bytes, form: str = JSON
     ) -> ServiceResponse:
-        """An answer; after one that says that the token was ended, that to the same request with
+        """An answer; if it says that the token was revoked, the answer to the same request with
         another token."""
         send = partial(self._sent, method, path, content, form)
         answer = await send(self._client)
@@ -358,7 +361,7 @@ class Peers:
         return Peer(row, client, self._steps[key], shown, self._tracer, renewed)
 
     def candidate(self, row: AggregatorRow) -> Peer:
-        """The same for an aggregator that is not stored, with its token as given."""
+        """The same for an aggregator that is not stored, with the given token."""
         return Peer(row, self._client(row), StepQueue(), ShownKeys(), self._tracer, None)
 
     async def _renewed(self, peer: Peer) -> ServiceClient | None:

@@ -237,7 +237,7 @@ class Conductor:
         return 0
 
     async def _due(self, row: RoundRow, look: Look) -> Step | None:
-        """The next step of a round; None while it is open and awaits contributions."""
+        """The next step of a round; None while it is open and waits for contributions."""
         if row.ending is not None:
             return Step.ABORT
         if row.state is RoundState.FROZEN and row.manifest is None:
@@ -310,7 +310,7 @@ class Conductor:
         return look.invited, look.refusing.members
 
     async def _tell_late(self, row: RoundRow, look: Look) -> None:
-        """Announce a Shamir round to its aggregators that were unreachable at the first time."""
+        """Send a Shamir round to the aggregators that were unreachable at the first attempt."""
         descriptor = context.signed_descriptor(row).statement
         now = self._monotonic()
         if look.all_heard or now - look.asked_late < ASK_LATE_S:
@@ -351,7 +351,7 @@ class Conductor:
         return float(min(SLOWEST_RETRY_S, RETRY_S * 2 ** min(look.failures - 1, 10)))
 
     def _end_of_patience(self, row: RoundRow) -> datetime:
-        """A round that was never announced ends early: it costs no curator any budget."""
+        """End a round that was never announced: no curator is charged."""
         patience = timedelta(seconds=self._conduct.patience_s)
         if row.state is RoundState.OPEN and not row.announced:
             return min(row.opened + patience, row.deadline)
@@ -363,11 +363,11 @@ class Conductor:
 
 
 async def announce(conduct: Conduct, row: RoundRow) -> bool:
-    """Show the descriptor to every aggregator and relay their noise contributions; whether all
-    have heard (or refuse).
+    """Send the descriptor to every aggregator and relay their noise contributions; returns whether
+    all have received it (or refuse).
 
-    Additive sharing needs all of them; a Shamir quorum may start without some, as long as those
-    whose noise must be in the sum are there. The others may still come while the round is open.
+    Additive sharing needs all of them. A Shamir quorum may start without some, as long as those
+    whose noise must be in the sum are there; the others can still join while the round is open.
     """
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
@@ -407,8 +407,8 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
 async def _fix_keys(
     descriptor: RoundDescriptor, peers: Sequence[Peer], opened: Sequence[Opening]
 ) -> None:
-    """Give each aggregator the others' shares of the verify key; all must make the same key of
-    them, before any curator is shown the round (spec: validity, section 7)."""
+    """Send each aggregator the others' shares of the verify key; all must derive the same key
+    before any curator is shown the round (spec: validity, section 7)."""
     shares = [share for answer in opened for share in answer.key_shares or ()]
     answers = await gather(
         peer.fix_key(

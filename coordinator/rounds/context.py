@@ -43,7 +43,7 @@ FIGURES: Final = 128
 
 @lru_cache(maxsize=2)
 def accepted_sets(text: str) -> tuple[Signed[AcceptedSet], ...]:
-    """The signed sets of a stored round: two steps need them, and they are long."""
+    """The signed sets of a stored round. Cached, as two steps need them and they are long."""
     return tuple(ACCEPTED_SETS.validate_json(text))
 
 
@@ -68,8 +68,8 @@ class Conduct:
     _figured: dict[Hashable, None] = field(default_factory=dict)
 
     async def figured(self, of: Hashable, work: Callable[[], Result]) -> Result:
-        """What `work` returns, whose figures are kept where they are computed: in a thread where
-        those `of` this were not computed yet, as that may take a second."""
+        """The result of `work`, which caches its figures. It runs in a thread if those `of` this
+        were not computed yet, as that can take a second."""
         if of in self._figured:
             return work()
         figures = await asyncio.to_thread(work)
@@ -124,8 +124,8 @@ def signed_descriptor(row: RoundRow) -> Signed[RoundDescriptor]:
 
 
 def salt_of(conduct: Conduct, descriptor: RoundDescriptor) -> bytes:
-    """The salt of a round's members, always the same: a coordinator that was restored from a backup
-    of before the freeze makes the manifest again to which the aggregators have committed."""
+    """The salt of a round's members, always the same: a coordinator restored from a backup of
+    before the freeze then makes the manifest to which the aggregators have committed."""
     return hmac.digest(conduct.salt_key, b"tacit manifest salt v1" + descriptor.digest(), "sha256")
 
 
@@ -148,8 +148,8 @@ async def peers_of(conduct: Conduct, descriptor: RoundDescriptor) -> list[Peer]:
 
 
 def failure(step: str, peers: Sequence[Peer], answers: Sequence[object]) -> Exception:
-    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is at work for
-    it, else AggregatorUnreachable: both are retried."""
+    """RoundAborted if an aggregator refuses permanently, else StillVerifying if one is still
+    computing, else AggregatorUnreachable: the last two are retried."""
     reason = refusal(step, peers, answers)
     if reason is not None:
         return RoundAborted(reason)

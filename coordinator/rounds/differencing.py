@@ -20,19 +20,15 @@ LOCK = "released sets"
 async def forewarn(
     transaction: Transaction, descriptor: RoundDescriptor, expected: sets.Bits
 ) -> None:
-    """Raise DifferenceRefused if the round would be refused with all expected curators in its sum.
-
-    Nothing is stored: the actual set is known, and checked again, at the freeze.
-    """
+    """Raise DifferenceRefused if the round would be refused with all expected curators in its
+    sum. Nothing is stored: the actual set is known, and checked again, at the freeze."""
     new = releases(descriptor.round, descriptor.query, sets.pack(expected))
     await FROZEN.check(transaction, new, descriptor.window)
 
 
 async def freeze(transaction: Transaction, descriptor: RoundDescriptor, members: bytes) -> None:
-    """Keep the set that a round is about to sum. Raises DifferenceRefused.
-
-    The connection's lock excludes other freezes from here to its end.
-    """
+    """Store the set that a round is about to sum. Raises DifferenceRefused. The connection's
+    lock excludes other freezes until its transaction ends."""
     await exclusive(transaction, LOCK)
     new = releases(descriptor.round, descriptor.query, members)
     await FROZEN.check(transaction, new, descriptor.window)

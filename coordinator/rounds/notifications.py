@@ -19,7 +19,7 @@ LOOK_S = 1.0
 
 
 def ended(round_id: str) -> str:
-    """The key of those who wait for a round's end, and for none of its steps."""
+    """The key for waiting only for a round's end, not for its steps."""
     return f"{round_id} ended"
 
 

@@ -87,8 +87,8 @@ async def prepare(
     price: Price | None = None,
     cohort: sets.Bits | None = None,
 ) -> Prepared:
-    """A round that could be opened; nothing is stored. price: that of its query, unless given;
-    cohort: the only curators that it invites, by roster number, where a job has fixed them."""
+    """A round that could be opened; nothing is stored. price: by default that of its query;
+    cohort: the only curators that it invites, by roster number, if a job has fixed them."""
     query = query_row.query
     window = _window(query, request.window)
     now = conduct.clock.now()
@@ -153,7 +153,7 @@ async def add(
     """Store an open round and its debit; the connection holds the ledger's lock from here on.
 
     Raises BudgetExceeded: two rounds whose budget suffices for one are never both stored; and
-    DifferenceRefused where the sum could not be released if all curators participated.
+    DifferenceRefused if the sum could not be released with all curators in it.
     """
     signed = prepared.signed
     descriptor = signed.statement
@@ -216,8 +216,8 @@ def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> 
 async def _sealed(
     peers: Sequence[Peer], now: datetime, round_id: str, deadline: datetime, *, own: bool
 ) -> tuple[AggregatorEntry, ...]:
-    """With seal keys: those of the hour, or keys for this round alone (`own`), which a long round
-    needs: an aggregator does not keep the key of an hour for days."""
+    """With seal keys: those of the hour, or keys for this round only (`own`), which a long round
+    needs, as an aggregator does not keep the key of an hour for days."""
     if not own:
         keys = await asyncio.gather(*(peer.seal_key(now) for peer in peers))
         if all(deadline < key.statement.until + LONG for key in keys):

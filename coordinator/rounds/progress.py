@@ -63,8 +63,9 @@ Item = TypeVar("Item")
 
 
 async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
-    """The curators that the round awaits: those charged at its opening, which were in U then and on
-    its roster, or of its group. A curator that enrolled later is in no round opened before."""
+    """The curators from which the round expects an answer: those charged at its opening, which
+    were in U then and on its roster, or in its group. A curator that enrolled later is in no
+    round opened before."""
     async with conduct.database.reading() as transaction:
         state = await conduct.ledger.current(transaction)
         members = state.spending.members_of(state.spending.rounds[row.id])
@@ -79,9 +80,9 @@ Closing: TypeAlias = Signed[Commitment] | Signed[AcceptedSet]
 
 @dataclass(frozen=True)
 class Delivered:
-    """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
-    first one holds, as far as it is known. `shown`: what all of them have signed with that, in
-    their order and not checked yet."""
+    """Whether every aggregator has a piece of every expected curator, and how many pieces the
+    first one has, if known. `shown`: the answers that all of them have signed to this step, in
+    their order and not yet verified."""
 
     whole: bool
     count: int | None = None
@@ -147,10 +148,8 @@ async def _delivered_by_number(
 async def take_refusals(
     transaction: Transaction, round_id: str, party_id: str, body: Refusal, clock: Clock
 ) -> None:
-    """Store a party's refusal; an identical repetition changes nothing.
-
-    Raises UnknownRound, RoundExpired, UnknownParty, Invalid, RefusalConflict or RoundClosed.
-    """
+    """Store a party's refusal; a repetition changes nothing. Raises UnknownRound, RoundExpired,
+    UnknownParty, Invalid, RefusalConflict or RoundClosed."""
     # Rows get their ids in the order of their commits, so that an incremental reader misses none.
     await exclusive(transaction, f"refusals {round_id}")
     head = await context.find(transaction, round_id)
@@ -216,10 +215,12 @@ class Held(WireModel):
 
 
 class Received(WireModel):
-    """An open round as it was within the last second. `expected`: how many curators were charged
-    when it was opened; `least`: every aggregator holds pieces of this many or more, so at most this
-    many are in all of them by now; None unless all answer, and in any other state. `refused`:
-    curators that refuse, by ground."""
+    """An open round as it was within the last second.
+
+    `expected`: how many curators were charged when it was opened; `least`: every aggregator has
+    pieces of at least this many, so at most this many are in all of them by now; None unless all
+    answer, and in any other state. `refused`: curators that refuse, by ground.
+    """
 
     round: str
     state: RoundState
@@ -296,8 +297,8 @@ SENTENCE: Final = (
 
 
 class AggregatorFlow(WireModel):
-    """What one aggregator reports: uploads until `until`, lone pieces and batches, by outcome; or
-    the `problem` with which it did not."""
+    """One aggregator's report: uploads until `until`, lone pieces and batches, by outcome; or
+    the `problem` because of which there is none."""
 
     id: str
     until: Instant | None = None
@@ -346,7 +347,7 @@ async def flow_of(
 def span_of(
     clock: Clock, begin: datetime | None, end: datetime | None
 ) -> tuple[datetime, datetime]:
-    """From when until when is asked, within the last 31 days. Raises Invalid."""
+    """The requested span, within the last 31 days. Raises Invalid."""
     now = clock.now()
     until = now if end is None else min(end, now)
     start = max(until, now - KEPT) - DAY if begin is None else begin
@@ -448,7 +449,7 @@ async def _paged(
 async def several(
     database: Database, ids: Sequence[str]
 ) -> list[answers.RoundHead | answers.ExpiredRound]:
-    """Rounds as lists show them; of one whose content was dropped, how it ended."""
+    """Rounds as in lists; a round whose content was dropped has its final state only."""
     rows = await database.read(lambda transaction: round_store.heads_of(transaction, ids))
     return [
         head(row)
@@ -464,8 +465,8 @@ async def find(database: Database, round_id: str) -> RoundHead:
 
 
 async def document(database: Database, round_id: str, name: str) -> bytes:
-    """One JSON text of a round: see `coordinator.store.rounds.document`. Raises NotReleased where
-    it is not there yet, or never."""
+    """One JSON text of a round: see `coordinator.store.rounds.document`. Raises NotReleased if
+    it does not exist yet, or never will."""
     async with database.reading() as transaction:
         row = await context.find(transaction, round_id)
         return (await _document(transaction, row, name)).encode()
@@ -512,8 +513,7 @@ async def result(database: Database, round_id: str) -> RoundResult:
 
 
 def _steps(row: RoundHead) -> list[answers.Step]:
-    """The steps that are done, each with its time.
-    `released` or `aborted` is the last."""
+    """The completed steps, each with its time. `released` or `aborted` is the last."""
     done: list[tuple[str, datetime | None]] = [("opened", row.opened)]
     if row.announced:
         done.append(("announced", row.announced_at))

@@ -43,10 +43,10 @@ _log = get_logger("tacit.expiry")
 
 
 class Expiry(Repeating):
-    """Expires rounds that ended more than `retention_s` ago; with None, never one.
+    """Expires rounds that ended more than `retention_s` ago; None: never.
 
-    The newest rounds stay whatever their age: their descriptors carry heads of the ledger, against
-    which it is checked at a start (`coordinator.budget.ledger`).
+    The newest rounds stay complete whatever their age: their descriptors have heads of the
+    ledger, against which it is checked at a start (`coordinator.budget.ledger`).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ MAX_UNFINISHED = 8
 
 
 def lock(query_id: str) -> str:
-    """The lock held while a scheduled query's round is opened, or its schedule is ended."""
+    """The lock under which a scheduled query's round is opened, or its schedule is ended."""
     return f"schedule {query_id}"
 
 
@@ -143,7 +143,7 @@ class Scheduler(Repeating):
         return following if unfinished < MAX_UNFINISHED else None
 
     async def _open(self, row: QueryRow, slot: int) -> bool:
-        """Open the round of a slot; False where the schedule was stopped meanwhile."""
+        """Open the round of a slot; False if the schedule was stopped meanwhile."""
         schedule = row.query.schedule
         assert schedule is not None
         request = OpenRequest(query_id=row.id, window=periods.period_window(schedule, slot))

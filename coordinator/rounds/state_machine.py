@@ -102,9 +102,12 @@ _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
 
 
 def manifest_of_all(conduct: Conduct, row: RoundRow, invited: sets.Bits) -> Manifest | None:
-    """The manifest if every aggregator holds what all invited curators send; None where a round
-    needs signed sets first, invites too few, or is large: the first aggregator is asked alone for
-    a commitment, and long sums are for all at the same time."""
+    """The manifest if every aggregator has what all invited curators send.
+
+    None if a round needs signed sets first, invites too few, or is large: then the first
+    aggregator alone is asked for a commitment, as long sums should be computed by all at the
+    same time.
+    """
     descriptor = signed_descriptor(row).statement
     query = descriptor.query
     large = descriptor.roster_size * dimension(query) >= LARGE_ROSTER
@@ -123,9 +126,11 @@ async def freeze(
     shown: Sequence[Closing] = (),
     expected: Manifest | None = None,
 ) -> None:
-    """open -> frozen: signed accepted sets, and the manifest that they give. `shown`: what all
-    aggregators have answered to this step already; where these are commitments to the `expected`
-    manifest, the round is committed."""
+    """open -> frozen: signed accepted sets, and the manifest that follows from them.
+
+    `shown`: what all aggregators have answered to this step already; if these are commitments to
+    the `expected` manifest, the round is committed.
+    """
     descriptor = signed_descriptor(row).statement
     commitments = [item for item in shown if isinstance(item.statement, Commitment)]
     if expected is not None and commitments and _agree(descriptor, expected, commitments):
@@ -153,7 +158,8 @@ async def freeze(
 def _agree(
     descriptor: RoundDescriptor, expected: Manifest, commitments: Sequence[Signed[Commitment]]
 ) -> bool:
-    """Whether all aggregators commit to the expected manifest; else their sets are asked for."""
+    """Whether all aggregators commit to the expected manifest; otherwise they are asked for
+    their sets."""
     try:
         check_commitments(descriptor, manifest_hash(expected), expected.quorum, commitments)
     except CommitmentRefused:
@@ -206,7 +212,8 @@ async def _freeze_proved(
 
 
 async def _note_due(conduct: Conduct, row: RoundRow) -> None:
-    """A freeze before the deadline that some miss: it is final, and their grace time begins."""
+    """A freeze before the deadline that some aggregators miss: it is final, and their grace time
+    begins."""
     if conduct.clock.now() < row.due:
         await change(conduct, row.id, RoundState.OPEN, due=conduct.clock.now())
 
@@ -232,7 +239,8 @@ async def _accepted_sets(
 async def _accepted_set(
     peer: Peer, descriptor: RoundDescriptor, shown: Signed[AcceptedSet] | None
 ) -> Signed[AcceptedSet]:
-    """An aggregator's set, if it is its own and of this round: a bad one must not spoil others'."""
+    """An aggregator's set, if it is its own and of this round: a bad one must not affect the
+    others."""
     signed = shown or await peer.freeze(descriptor.round)
     item, place = signed.statement, descriptor.index_of(peer.id)
     try:
@@ -247,7 +255,7 @@ async def _accepted_set(
 def _goes_on_without(
     conduct: Conduct, row: RoundRow, descriptor: RoundDescriptor, answers: Sequence[object]
 ) -> bool:
-    """Whether a Shamir quorum is there, and the others refuse or have had their time."""
+    """Whether a Shamir quorum is complete, and the others refuse or their time is over."""
     query = descriptor.query
     missing = [item for item in answers if isinstance(item, Exception)]
     if query.sharing is not Sharing.SHAMIR:
@@ -289,8 +297,8 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
 
 
 async def release(conduct: Conduct, row: RoundRow) -> None:
-    """committed -> released: report, reveal, recombine. What can fail here fails before the sum is
-    opened."""
+    """committed -> released: report, reveal, recombine. Every step that can fail comes before
+    the sum is opened."""
     signed = signed_descriptor(row)
     descriptor, manifest = signed.statement, _manifest(row)
     query, digest = descriptor.query, manifest_hash(manifest)
@@ -399,7 +407,8 @@ async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
 async def _conclude(
     conduct: Conduct, transaction: Transaction, row: RoundRow, event: Draft, **values: Any
 ) -> None:
-    """A round's last change, with its event in the ledger; both once, also under concurrency."""
+    """A round's last change, with its event in the ledger; both happen once, also under
+    concurrency."""
     await exclusive(transaction, LOCK)
     if await store.change(transaction, row.id, row.state, **values):
         await conduct.ledger.append(transaction, [event])
@@ -468,7 +477,7 @@ def _best(descriptor: RoundDescriptor, accepted: Sequence[AcceptedSet]) -> list[
 
 
 def _common(accepted: Sequence[AcceptedSet], roster_size: int) -> NDArray[np.int64]:
-    """(2^n,): how many curators are in all sets of each choice, a bit mask over places."""
+    """(2^n,): how many curators are in all sets of each choice, a bit mask over indices."""
     holders = np.zeros(roster_size, np.uint16)
     for place, item in enumerate(accepted):
         holders |= sets.unpack(item.members or b"", roster_size).astype(np.uint16) << np.uint16(
@@ -502,8 +511,8 @@ _OWN_INTERVAL: Final = frozenset({Function.SUM, Function.COUNT})
 
 
 def figures(query: Query, report: PrivacyReport, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list shows of a result: its single numbers, how far off the sum or count may be, and
-    the guess of the line that the query promises."""
+    """What a list shows of a result: its single numbers, the error of the sum or count, and the
+    guess of the promised line."""
     numbers = {name: value for name, value in result.items() if isinstance(value, str | None)}
     interval = None
     if query.function in _OWN_INTERVAL and report.error is not None:
@@ -521,7 +530,7 @@ _seal_log = get_logger("tacit.coordinator.seals")
 
 
 async def ask_for_seals(conduct: Conduct, transcript: Transcript) -> int:
-    """Ask all aggregators of the quorum, and keep the seals that are good; how many these are."""
+    """Ask all aggregators of the quorum, and store the valid seals; returns how many there are."""
     descriptor = transcript.descriptor.statement
     peers = await peers_of(conduct, descriptor)
     quorum = [peers[index] for index in transcript.quorum]

@@ -68,8 +68,8 @@ NAMED: Final = 1000
 
 
 class Refused(WireModel):
-    """As it is stored. `reasons`: compressed bitmaps over the round's roster of this `size`;
-    `statements`: what aggregators signed that cannot all be true."""
+    """The stored form. `reasons`: compressed bitmaps over the round's roster of this `size`;
+    `statements`: signed statements of aggregators that cannot all be true."""
 
     size: Annotated[int, Field(ge=0)]
     reasons: dict[ProofReason, Binary]
@@ -188,8 +188,9 @@ async def _relay(
     peers: Sequence[Peer],
     verified: Sequence[Verified],
 ) -> None:
-    """Every chunk of every aggregator to all others, unless its shares are so short that they came
-    with the verification, and go with the request for a verdict; few are in memory at a time."""
+    """Send every chunk of every aggregator to all others, unless its shares are so short that
+    they came with the verification and are sent with the request for a verdict. Only a few are
+    in memory at a time."""
     asked_for = [index for index, item in enumerate(verified) if item.shares is None]
     if not asked_for:
         return
@@ -241,7 +242,7 @@ def _agreed(
     signed: Sequence[Signed[Verdict]],
     salt: bytes,
 ) -> tuple[Manifest, Refused]:
-    """The manifest, and who is refused. Raises RoundAborted or TooFewParticipants."""
+    """The manifest, and which curators are refused. Raises RoundAborted or TooFewParticipants."""
     try:
         verdicts = check_verdicts(descriptor, candidates, signed)
         manifest = proved_manifest_of(descriptor, candidates, verdicts, salt)

@@ -23,11 +23,9 @@ from coordinator.store.tables import (
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A dataset. `outline`: columns and row count, the operator's; `parts`: name and plain
-    bytes of each file.
-
-    `ledger_id`: none for kinds without a budget. A deleted one has no name, outline or content.
-    """
+    """A dataset. `outline`: columns and row count, for operators; `parts`: name and plain bytes
+    of each file. `ledger_id`: none for kinds without a budget. A deleted one has no name,
+    outline or content."""
 
     id: str
     name: str
@@ -178,7 +176,7 @@ async def add_content(transaction: Transaction, keyed_hash: bytes, ledger_id: st
 
 
 async def rename_content(transaction: Transaction, before: bytes, now: bytes) -> None:
-    """Know a content under another keyed hash, if it is known under the one before."""
+    """Store a content's keyed hash under a new key, if it is known under the earlier one."""
     existing = await ledger_by_content(transaction, before)
     if existing is None:
         return

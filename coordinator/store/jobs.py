@@ -36,10 +36,13 @@ _UNFINISHED: Final = (JobState.QUEUED.value, JobState.RUNNING.value)
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job. `params`, `preview`, `price`, `error`, `credited`, `federation` are JSON texts;
-    `secret` is its sealed seed, deleted when it has finished; `cancelling`: since when its end is
-    requested; `attempts`: how many were begun, hence the number of the last one, which `progress`
-    and `stage` are about. The defaults are those of a job just submitted."""
+    """A job.
+
+    `params`, `preview`, `price`, `error`, `credited`, `federation` are JSON texts; `secret` is
+    its encrypted seed, deleted when it has finished; `cancelling`: since when its end is
+    requested; `attempts`: how many were begun, and so the number of the newest, to which
+    `progress` and `stage` refer. The defaults are those of a job just submitted.
+    """
 
     id: str
     algorithm: str
@@ -84,7 +87,7 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which jobs a list is about; `search`: a text in the id, the algorithm or the dataset's id."""
+    """Which jobs a list has; `search`: a text in the id, the algorithm or the dataset's id."""
 
     states: tuple[JobState, ...] = ()
     algorithm: str | None = None
@@ -154,7 +157,7 @@ async def page(
 
 
 async def count_by_dataset(transaction: Transaction, ids: Sequence[str]) -> dict[str, int]:
-    """How many jobs there were on each of these datasets, where there were any."""
+    """How many jobs there were on each of these datasets; datasets without jobs are left out."""
     chosen = select(jobs.c.dataset_id, func.count()).where(jobs.c.dataset_id.in_(ids))
     rows = await transaction.execute(chosen.group_by(jobs.c.dataset_id))
     return {dataset: count for dataset, count in rows if dataset is not None}
@@ -282,8 +285,8 @@ async def count_states(transaction: Transaction) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class JobScheduleRow:
-    """`request`: JSON of the job that is asked for, with its schedule; `preview`: of a run's
-    privacy report; `next_period`: the first that was not asked for; `problem`: why that waits."""
+    """`request`: JSON of the job with its schedule; `preview`: of a run's privacy report;
+    `next_period`: the first that was not requested yet; `problem`: why that is delayed."""
 
     id: str
     request: str
@@ -329,8 +332,8 @@ async def going_schedules(transaction: Transaction) -> list[JobScheduleRow]:
 
 
 async def advance_schedule(transaction: Transaction, schedule_id: str, period: int) -> bool:
-    """Advance past a period, if it is the next one and the schedule was not stopped; whether it
-    did. The caller writes nothing else if not."""
+    """Advance past a period, if it is the next one and the schedule was not stopped; returns
+    whether it did. If not, the caller writes nothing else."""
     done = await transaction.execute(
         update(job_schedules)
         .where(
@@ -416,7 +419,7 @@ _COLLECTING = (
 
 
 async def add_step(transaction: Transaction, row: StepRow) -> None:
-    """Store a step. Raises IntegrityError where the job has this one already."""
+    """Store a step. Raises IntegrityError if the job has it already."""
     values = {name: getattr(row, name) for name in StepRow.__dataclass_fields__}
     await transaction.execute(insert(job_steps).values(values))
 
@@ -435,7 +438,7 @@ async def find_step(transaction: Transaction, job_id: str, number: int) -> StepR
 
 
 async def pulse_of_jobs(transaction: Transaction) -> Sequence[str]:
-    """The running jobs that collect reports: differs after one began or ended, in whatever
+    """The running jobs that collect reports: the value differs after one began or ended, in any
     process."""
     return (await transaction.execute(_COLLECTING)).scalars().all()
 

@@ -295,7 +295,7 @@ async def list_acknowledgements(
 async def put_transcript_seals(
     transaction: Transaction, round_id: str, seals: Sequence[ShownSeal]
 ) -> None:
-    """Keep the seals of a round, in place of those that the same aggregators made before."""
+    """Store the seals of a round; they replace earlier ones of the same aggregators."""
     table = transcript_seals
     for seal in seals:
         mine = (table.c.round == round_id) & (table.c.aggregator == seal.aggregator)

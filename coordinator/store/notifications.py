@@ -21,7 +21,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True)
 class NotificationRow:
-    """`absent`: since when the condition is not seen any more; `ended`: once that lasted."""
+    """`absent`: since when the condition is no longer seen; `ended`: set once that has lasted."""
 
     id: str
     kind: str
@@ -73,7 +73,8 @@ async def set_absent(transaction: Transaction, row_id: str, absent: datetime | N
 async def end(
     transaction: Transaction, row: NotificationRow, messages: Sequence[DeliveryRow]
 ) -> None:
-    """It ended when its condition was not seen for the first time; with its last messages."""
+    """End the notification at the time when its condition was first not seen; with its last
+    messages."""
     await transaction.execute(
         update(notifications).where(notifications.c.id == row.id).values(ended=row.absent)
     )

@@ -331,7 +331,7 @@ async def count_curators(transaction: Transaction, prefix: str = "") -> int:
 def _begins(
     transaction: Transaction, column: Column[str], prefix: str
 ) -> tuple[ColumnElement[bool], ...]:
-    """Whether a text begins so, letter by letter; SQLite finds it by its index, while the order of
+    """Whether a text begins with this one, letter by letter. SQLite uses its index; the order of
     PostgreSQL's index is that of a language."""
     if not prefix:
         return ()
@@ -468,8 +468,8 @@ _SEAL_KEY = select(seal_keys.c.aggregator, seal_keys.c.content).where(
 async def expect_seal_keys(
     transaction: Transaction, keys: Iterable[tuple[bytes, str]], until: datetime
 ) -> None:
-    """Hashes of seal keys and their aggregators, which curators may ask for until then. The caller
-    holds the ledger's lock, so no other transaction adds the same."""
+    """Store hashes of seal keys and their aggregators, for which curators may ask until then.
+    The caller holds the ledger's lock, so no other transaction adds the same."""
     for key_hash, aggregator in keys:
         done = await transaction.execute(_KEEP, {"of_hash": key_hash, "until": until})
         if done.rowcount or await seal_key(transaction, key_hash) is not None:
@@ -503,8 +503,8 @@ _ONE = 1
 
 
 class Rotation(StrEnum):
-    """`sealing`: what an older key sealed is sealed again; `cleaning`: nothing older is accepted
-    any more, and the older key goes."""
+    """`sealing`: what an older key encrypted is encrypted again; `cleaning`: nothing older is
+    accepted any more, and the older key is deleted."""
 
     IDLE = "idle"
     SEALING = "sealing"

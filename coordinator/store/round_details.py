@@ -174,8 +174,8 @@ _GONE: Final = ""
 async def expire(
     transaction: Transaction, before: datetime, now: datetime, *, spared: int, limit: int
 ) -> int:
-    """Drop the content of rounds that ended before an instant, the oldest first and at most `limit`
-    of them; how many there were.
+    """Drop the content of rounds that ended before an instant, the oldest first and at most
+    `limit`; returns how many.
 
     The newest `spared` rounds of all keep theirs, and so do those of jobs that have not ended.
     """
@@ -238,8 +238,8 @@ async def _drop(transaction: Transaction, ids: Collection[str], now: datetime) -
 
 
 async def _drop_unneeded_samples(transaction: Transaction, ids: Collection[str]) -> None:
-    """Drop descriptor and report of those expired rounds against which none is packed any more. A
-    query whose sample this was takes a new one."""
+    """Drop descriptor and report of those expired rounds that no compressed text needs as a
+    sample any more. A query whose sample was dropped takes a new one."""
     packed = rounds.alias("packed")
     needed = exists().where(packed.c.sample == rounds.c.id, packed.c.expired.is_(None))
     dropped = await transaction.execute(

@@ -45,9 +45,12 @@ ACTIVE = (
 
 @dataclass(frozen=True)
 class RoundHead:
-    """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
-    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists show of
-    a result (JSON), `expired` when its content was dropped (`coordinator.store.round_details`)."""
+    """What a list shows of a round.
+
+    `summary` is the JSON of its descriptor's content, `due` the latest time of its freeze,
+    `ending` the reason of a requested abort, `figures` the figures of a result in lists (JSON),
+    `expired` when its content was dropped (`coordinator.store.round_details`).
+    """
 
     id: str
     query_id: str
@@ -304,8 +307,8 @@ def _document(name: str) -> Select[Any]:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rounds a list is about; `heads`: also of open rounds, else their descriptors;
-    `search`: a text in the id, or in the summary, which has the query's name and unit."""
+    """Which rounds a list has; `heads`: also of open rounds, else their descriptors; `search`: a
+    text in the id, or in the summary, which has the query's name and unit."""
 
     state: RoundState | None = None
     query_id: str | None = None
@@ -314,7 +317,8 @@ class Filter:
     search: str = ""
 
     def apply(self, chosen: Select[Any]) -> Select[Any]:
-        """Hide open rounds that too few aggregators know, and rounds without their content."""
+        """Hide open rounds that too few aggregators have received, and rounds without their
+        content."""
         chosen = chosen.where(rounds.c.expired.is_(None))
         if self.state is not None:
             chosen = chosen.where(rounds.c.state == self.state.value)
@@ -452,12 +456,14 @@ async def change(
 
 
 async def _offer(transaction: Transaction, round_id: str) -> None:
-    """Let a released round be the sample of its query, if that has none and it has none itself."""
+    """Make a released round the sample of its query, if the query has none and the round is
+    packed against none."""
     await transaction.execute(_OFFER, {"round_id": round_id})
 
 
 async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool:
-    """Request the abort of an unfinished round, for its conductor; whether it was unfinished."""
+    """Request the abort of an unfinished round, for its conductor; returns whether it was
+    unfinished."""
     done = await transaction.execute(
         update(rounds)
         .where(rounds.c.id == round_id, rounds.c.state.in_(ACTIVE))
@@ -488,7 +494,7 @@ async def held(transaction: Transaction, holder: str, now: datetime) -> set[str]
 async def claimable(
     transaction: Transaction, holder: str, now: datetime, lease: timedelta, *, lock: bool = False
 ) -> list[str]:
-    """Unfinished rounds without a lease, and own ones whose lease is half over."""
+    """Unfinished rounds without a lease, and this process's own whose lease is half over."""
     rows = await transaction.execute(
         _CLAIMABLE_LOCKED if lock else _CLAIMABLE,
         {"holder": holder, "now": now, "soon": now + lease / 2},

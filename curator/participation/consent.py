@@ -184,7 +184,7 @@ async def consent(
 
 
 def _asked_of(descriptor: RoundDescriptor) -> dict[str, object]:
-    """Whose round it is: a group's, or that of the curators that began a job."""
+    """Which curators a round asks: a group, or those that began a job."""
     query = descriptor.query
     return {"job": query.job} if query.group is None else {"group": query.group}
 
@@ -266,10 +266,8 @@ def _record_totals(
     span: tuple[int, int],
     now: datetime,
 ) -> tuple[Totals, Totals]:
-    """A record meets only rounds whose window covers it: the worst instant of this window.
-
-    `overlapping`: all of them, or where nothing limits a lifetime those of the period.
-    """
+    """A record is only in rounds whose window covers it: the worst instant of this window.
+    `overlapping`: all such rounds or, if no lifetime limit exists, those of the period."""
     start, _ = period_of(now, policy.period_s)
     current = [item for item in overlapping if item.made >= start]
     return (
@@ -305,7 +303,7 @@ _logger = get_logger("tacit.curator.refusing")
 
 
 def refusal_of(grounds: Sequence[HistoryGround], curators: int) -> Refusal | None:
-    """The report of a party's grounds; None if no round awaits the refusing curators anyway."""
+    """The report of a party's grounds; None if no round expects the refusing curators anyway."""
     refused = np.zeros(curators, np.bool_)
     counts: Counter[RefusalGround] = Counter()
     for ground in grounds:
@@ -325,7 +323,8 @@ def refusal_of(grounds: Sequence[HistoryGround], curators: int) -> Refusal | Non
 
 @dataclass(frozen=True)
 class Refusing:
-    """Reports to coordinators, once for each decided contribution; again after a restart."""
+    """Reports refusals to coordinators, once for each decided contribution; again after a
+    restart."""
 
     database: Database
     peers: Peers

@@ -146,9 +146,11 @@ class Written:
 
 @lru_cache(maxsize=4)  # of a large roster each has megabytes
 def _verified(descriptor: str, coordinator_key: bytes) -> Terms:
-    """The terms of a stored descriptor that this key signed, verified once for all parties. The
-    key of this cache is the text itself, so nothing else is ever taken for what was verified.
-    Raises DescriptorRefused."""
+    """The terms of a stored descriptor that this key signed, verified once for all parties.
+
+    The key of this cache is the text itself, so nothing else is ever taken for a verified one.
+    Raises DescriptorRefused.
+    """
     signed = outbox.signed_descriptor(descriptor)
     return Terms.of(check_consistent(signed, coordinator_key))
 
@@ -403,7 +405,8 @@ class Contributor:
     async def _decide(
         self, transaction: Transaction, work: Work, run: Sequence[Portion]
     ) -> list[Decided]:
-        """Who of portions that follow each other participates; those in which any curator does."""
+        """Which curators of consecutive portions participate; the portions in which any curator
+        does."""
         first, now = run[0], self._clock.now()
         party = first.task.party
         place = (first.offset, sum(portion.span.length for portion in run))
@@ -423,7 +426,7 @@ class Contributor:
     async def _prepared(
         self, transaction: Transaction, lot: Lot, decided: Sequence[Decided]
     ) -> list[Prepared]:
-        """Sealed bodies of each; what was too large to be read at once is read here."""
+        """Sealed bodies of each; readings that were too many to be read at once are read here."""
         terms, window = lot.work.terms, lot.window
         if isinstance(window, RecordWindow):
             keys = [key for item in decided for key in item.keys]
@@ -508,7 +511,7 @@ class Contributor:
 
 
 def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -> NewDebit:
-    """A portion's row of the ledger: no longer than it reaches, so that later rounds of others'
+    """A portion's row of the ledger, no longer than the portion, so that later rounds of other
     curators need not read it."""
     portion, present_portion = decided.portion, decided.present_only
     present = decided.decision.present[present_portion]
@@ -538,7 +541,7 @@ def _charges_of_job(descriptor: RoundDescriptor, debit: JobDebit) -> Charges:
 
 
 def _check_parts(terms: Terms, party: PartyRow) -> None:
-    """Raise DescriptorRefused if a host's part would be of more curators than can be proved."""
+    """Raise DescriptorRefused if a host's part would have more curators than can be proved."""
     if terms.proofs is None or party.kind is not PartyKind.HOST or party.first is None:
         return
     for span in spans(party.first, party.curators, terms.descriptor.segment_size):

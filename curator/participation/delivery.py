@@ -113,10 +113,8 @@ class Delivery:
         self._ends = GroupCommit(in_transaction(database.begin, self._end))
 
     async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
-        """Send sealed bytes once; the answer, or nothing if they have to be sent again.
-
-        Pieces that wait for the same aggregator go in one request, as do batches.
-        """
+        """Send sealed bytes once; the answer, or None if they must be sent again. Pieces that
+        wait for the same aggregator share a request, as do batches."""
         anchor = _anchor(parcel.party, item.place.aggregator)
         if anchor is None:
             return Answer(item.place, MISSED, "key_not_anchored")
@@ -157,7 +155,7 @@ class Delivery:
         return [{**refused, **answers}[letter] for letter in letters]
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
-        """What is never sent, as a curator in it was stopped after it was sealed."""
+        """What is never sent, because a curator in it was stopped after it was sealed."""
         withheld = await self._stops.submit([letter.item.place for letter in letters])
         return {
             letter: Answer(letter.item.place, MISSED, Stopped.name)
@@ -218,7 +216,7 @@ class Delivery:
         return None if announced else announce
 
     def _body(self, letter: Letter) -> bytes:
-        """What is sent: a piece takes its announcement along. What was sealed never changes."""
+        """What is sent: a piece includes its announcement. Sealed bytes never change."""
         announce, body = self._unannounced(letter), letter.item.body
         if announce is None or letter.kind == BATCHES:
             return body
@@ -253,7 +251,7 @@ class Delivery:
 
     async def finish(self, parcels: Sequence[Parcel]) -> None:
         """Close the contributions that were sent; pending ones are retried until the round no
-        longer awaits them. Contributions that were refused are not changed."""
+        longer expects them. Refused contributions are not changed."""
         waiting = await self._closed(parcels)
         await asyncio.gather(*map(self._persist, waiting))
 
@@ -279,7 +277,8 @@ class Delivery:
         await self._closed([parcel])
 
     async def _closed(self, parcels: Sequence[Parcel]) -> list[Parcel]:
-        """Close the contributions of which all was sent; those of which some is pending."""
+        """Close the contributions of which everything was sent; returns those of which something
+        is pending."""
         ended = await self._ends.submit(parcels)
         for parcel in parcels:
             state = ended.get(parcel.contribution, State.PREPARED)
@@ -293,7 +292,7 @@ class Delivery:
     async def _end(
         self, transaction: Transaction, several: Sequence[Sequence[Parcel]]
     ) -> list[dict[int, State]]:
-        """In which state each contribution is now; nothing of those that were refused."""
+        """The current state of each contribution, except refused ones."""
         ids = [parcel.contribution for parcels in several for parcel in parcels]
         ended = {
             contribution: _state_of(bodies)

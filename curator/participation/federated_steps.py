@@ -65,10 +65,8 @@ class Steps:
     _found: OrderedDict[tuple[str, bytes], Question] = field(default_factory=OrderedDict)
 
     async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> Question | None:
-        """The round's question; None where it belongs to no job's step.
-
-        Raises a RoundRefused; PeerUnavailable or ProblemReceived where the step cannot be fetched.
-        """
+        """The round's question; None if it belongs to no job's step. Raises a RoundRefused;
+        PeerUnavailable or ProblemReceived if the step cannot be fetched."""
         query = descriptor.query
         name = step_of(query)
         if name is None:
@@ -109,8 +107,11 @@ class Steps:
     async def _noted(
         self, step: FederatedStep, record_sum: sums.RecordSum, descriptor: RoundDescriptor
     ) -> tuple[JobRow, int, frozenset[str]]:
-        """The job, the step that first asked its question, and its rounds that opened nothing; its
-        plan, its terms and its steps are compared with those seen before. Raises PathOverspent."""
+        """The job, the step that first asked its question, and its rounds that opened nothing.
+
+        Its plan, its terms and its steps are compared with those seen before. Raises
+        PathOverspent.
+        """
         digest = descriptor.query.digest()
         terms = None if step.terms is None else step.terms.canonical()
         async with self.database.begin() as transaction:
@@ -169,8 +170,8 @@ class Steps:
 
 
 async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[str]:
-    """The attempts before that this process has seen, and that opened nothing. Raises StepRefused
-    where the statements do not prove it."""
+    """The attempts before that this process has seen, and that opened nothing. Raises
+    StepRefused unless the statements prove it."""
     attempts = {attempt.round: attempt.aborts for attempt in step.aborted or ()}
     seen_rounds = await outbox.rounds_by_id(transaction, list(attempts))
     for name, seen_round in seen_rounds.items():
@@ -200,7 +201,7 @@ def _check(query: Query, step: FederatedStep, record_sum: sums.RecordSum) -> Non
 
 
 def _check_sequences(query: Query, step: FederatedStep, count_sum: CountSum) -> None:
-    """Raises SumRefused where a table may hold more than counts, or where places name no item."""
+    """Raise SumRefused if a table can have more records than count, or if indices name no item."""
     if not query.every_record or query.max_readings < MOST_SEQUENCES:
         raise sums.SumRefused("all records of a table count")
     universe = step.universe or ()
@@ -209,8 +210,8 @@ def _check_sequences(query: Query, step: FederatedStep, count_sum: CountSum) -> 
 
 
 def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
-    """Raises StepRefused where a job's terms are not those of this round, or where its rounds do
-    not carry the figure that is debited once."""
+    """Raise StepRefused if a job's terms differ from those of this round, or if its rounds do
+    not guarantee the figure that is debited once."""
     terms, query = step.terms, descriptor.query
     if terms is None:
         return
@@ -259,8 +260,8 @@ def _question(
 
 @dataclass(frozen=True)
 class Standing:
-    """A step among the questions of its job. `row`: with this step in it; `spends`: what the paths
-    spend before; `known`: of the question that was asked last, and no repeat of it."""
+    """A step among the questions of its job. `row`: with this step in it; `spends`: what the
+    paths spent before; `known`: whether it belongs to the newest question and is no repetition."""
 
     row: PathRow
     spends: PathSpends
@@ -318,7 +319,7 @@ def _within(spends: PathSpends, record_sum: RecordSum, terms: JobTerms) -> bytes
 
 
 def after_sum(spends: PathSpends, record_sum: RecordSum) -> PathSpends:
-    """What paths spend with a question more; sums over rows of numbers have no paths. Raises
+    """What paths spend after one more question; sums over rows of numbers have no paths. Raises
     NoSuchPaths."""
     return (
         record_sum.after(spends)

@@ -68,8 +68,9 @@ class Ask(Protocol):
 
 @dataclass
 class Discovery:
-    """One list of each coordinator; `take` is given the coordinator as parties here know it, and
-    the whole list whenever that changes; it returns whether another key signed something."""
+    """One list of each coordinator; `take` is called with the coordinator as parties here know
+    it, and the whole list whenever that changes; it returns whether another key signed
+    something."""
 
     database: Database
     coordinators: Coordinators
@@ -125,7 +126,8 @@ _planning_logger = get_logger("tacit.curator.planning")
 
 
 class Planning:
-    """Plans what coordinators list. `window_share`: of the open time in which moments are drawn."""
+    """Plans what coordinators list. `window_share`: of the open time, from which moments are
+    drawn."""
 
     def __init__(self, database: Database, clock: Clock, window_share: float) -> None:
         self._store, self._clock, self._share = database, clock, window_share
@@ -137,8 +139,8 @@ class Planning:
         self._taken.clear()
 
     async def take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> tuple[set[str], bool]:
-        """Plan what was not listed before. The ids of all listed, and whether one of them is no
-        sound descriptor of these coordinators."""
+        """Plan what was not listed before. Returns the ids of all listed, and whether one of
+        them is not a valid descriptor of these coordinators."""
         read_before, texts = (
             self._taken.get(frozenset(known), {}),
             [to_json(item) for item in items],
@@ -393,10 +395,8 @@ class Participation:
         await self._awake.wait(ticket, pause)
 
     async def contribute_due(self, *, wait: bool = True) -> datetime | None:
-        """Make the contributions whose moment has come; `wait` until they are delivered.
-
-        Returns the moment of the one that comes next, if another is planned.
-        """
+        """Make the contributions whose moment has come; `wait` until they are delivered. Returns
+        the moment of the next one, if another is planned."""
         latest = self._clock.now() + timedelta(seconds=self._settings.prepare_lead_s)
         async with self._store.reading() as transaction:
             due = await outbox.due(transaction, latest)
@@ -514,8 +514,8 @@ class Participation:
         rounds: Mapping[str, RoundRow],
         parties: Mapping[str, PartyRow],
     ) -> dict[str, asyncio.Task[bool]]:
-        """For each round that is due, the settling of earlier ones of its query and window. Rounds
-        of the same coordinators are asked about together: one that hangs delays no other's."""
+        """For each due round, settling the earlier ones of its query and window. Rounds of the
+        same coordinators are asked about together: one that does not answer delays no other's."""
         together: dict[frozenset[str], list[RoundRow]] = {}
         for round_id, items in due.items():
             urls = frozenset(parties[item.party].coordinator_url for item in items)
@@ -562,6 +562,6 @@ class Participation:
             self._gone.pop(round_id, None)
 
     async def _erase(self) -> None:
-        """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""
+        """Erase delivered sealed bytes and replaced keys from the files as well."""
         if not await self.erasure.erase():
             _logger.warning("log_not_emptied")

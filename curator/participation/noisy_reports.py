@@ -86,8 +86,8 @@ class Reporting:
     # --- discover --------------------------------------------------------------------------------
 
     async def take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
-        """Plan the collections that a coordinator lists, `known` as parties here know it; whether
-        one is signed by another key."""
+        """Plan the collections that a coordinator lists, `known` as parties here know it;
+        returns whether another key signed one."""
         foreign = False
         for item in items:
             try:
@@ -101,7 +101,7 @@ class Reporting:
         return foreign
 
     async def _plan(self, signed: Signed[Descriptor], coordinator: Coordinator) -> bool:
-        """Whether it is a sound descriptor of this coordinator; it is planned then."""
+        """Plan it if it is a valid descriptor of this coordinator; returns whether it is."""
         descriptor = signed.statement
         now = self.clock.now()
         try:
@@ -155,7 +155,8 @@ class Reporting:
             await self._send(item, party)
 
     async def _prepare(self, item: CollectionRow, party: PartyRow) -> bool:
-        """Decide, draw and store, in one transaction; whether there is something to send."""
+        """Decide, draw and store, in one transaction; returns whether there is something to
+        send."""
         descriptor = Signed[Descriptor].model_validate_json(item.descriptor).statement
         try:
             encoding, cost = await asyncio.to_thread(self._checked, descriptor)
@@ -204,10 +205,9 @@ class Reporting:
         }
 
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
-        """What to do, and what it costs; None: no verified figure, which the stance `paper` states.
-
-        Raises EncodingRefused for what is not known, or is not protected; a RoundRefused.
-        """
+        """What to do, and what it costs; None: no verified figure, as the stance `paper` states.
+        Raises EncodingRefused for an unknown encoding, or one that does not protect; a
+        RoundRefused."""
         self.restore.check(descriptor.opened, self.clock.now())
         encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
         cost = encoding.cost
@@ -345,7 +345,7 @@ def _bulk(left: list[NoisyReport]) -> list[NoisyReport]:
 
 
 def _asked(descriptor: Descriptor, encoding: Encoding, cost: Cost | None) -> consent.Asked:
-    """What a collection charges. All aggregators colluding change nothing: there are none."""
+    """What a collection charges. There are no aggregators, so their collusion changes nothing."""
     own = PrivacyUnit(encoding.ledger_unit)
     other = next(unit for unit in PrivacyUnit if unit is not own)
     charges = {

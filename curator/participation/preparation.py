@@ -120,8 +120,8 @@ def keys_of(some: Sequence[Portion], invited: Bits | None = None) -> tuple[int, 
 
 
 def groups(some: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:
-    """Portions in the order of their keys, cut where their keys would span more than `reach`; a
-    portion that does alone is a group alone."""
+    """Portions in the order of their keys, cut if their keys would span more than `reach`; a
+    portion that exceeds it is a group of its own."""
     group: list[Portion] = []
     for portion in sorted(some, key=lambda portion: portion.first_key):
         if group and portion.end_key - group[0].first_key > reach:
@@ -133,7 +133,7 @@ def groups(some: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:
 
 
 def lots(group: Sequence[Portion], dimension: int, piece_words: int) -> Iterator[list[Portion]]:
-    """A group cut where a lot would be too large, in its order. `piece_words`: of the longest of a
+    """A group in its order, cut if a lot would be too large. `piece_words`: of the longest of a
     lone curator's pieces."""
 
     def words(portion: Portion) -> int:
@@ -143,8 +143,8 @@ def lots(group: Sequence[Portion], dimension: int, piece_words: int) -> Iterator
 
 
 def runs(lot: Iterable[Portion]) -> Iterator[list[Portion]]:
-    """A lot cut into portions of one task that follow each other: these are decided on, and
-    charged, as one."""
+    """A lot cut into consecutive portions of one task: these are decided on, and charged, as
+    one."""
     run: list[Portion] = []
     for portion in lot:
         if run and (portion.task is not run[-1].task or portion.first_key != run[-1].end_key):
@@ -234,8 +234,8 @@ def _prepare_hosted(
 
 
 def read_in_blocks(terms: Terms, group: Sequence[Portion], reach: int) -> bool:
-    """Whether a group is one part of a proved round whose readings pass what is read at once: of
-    these only the total is kept."""
+    """Whether a group is one part of a proved round with more readings than are read at once:
+    only their total is kept."""
     alone = len(group) == 1 and group[0].hosted
     return terms.proofs is not None and alone and group[0].span.length > reach
 

@@ -34,8 +34,9 @@ class Restore:
     quiet: timedelta
 
     def check(self, opened: datetime, now: datetime) -> None:
-        """Raises OpenedBeforeRestore for what may have been answered before: nothing that was is
-        dated later than a clock's error after it. Raises RestoredRecently while quiet."""
+        """Raise OpenedBeforeRestore for a descriptor that may have been answered before: no such
+        descriptor is dated later than the restore plus a clock's error. Raises RestoredRecently
+        in the quiet time."""
         if self.at is None:
             return
         self.check_after(opened)
@@ -43,21 +44,24 @@ class Restore:
             raise RestoredRecently(extra={"until": format_instant(self.at + self.quiet)})
 
     def check_round(self, descriptor: RoundDescriptor) -> None:
-        """The same for a round. No quiet time is needed: that a seal key was made after the restore
-        is its own aggregator's statement, which no descriptor from before can have."""
+        """The same for a round. No quiet time is needed: its aggregator itself states that a
+        seal key was made after the restore, which no earlier descriptor can have."""
         for moment in (descriptor.opened, *(entry.seal.made for entry in descriptor.aggregators)):
             self.check_after(moment)
 
     def check_after(self, moment: datetime) -> None:
-        """Raises OpenedBeforeRestore where this store may be older than what it answered then."""
+        """Raise OpenedBeforeRestore if this store may be older than its answers at that time."""
         if self.at is not None and moment <= self.at + min(CLOCK_SKEW, self.quiet):
             raise OpenedBeforeRestore
 
 
 async def find_restore(database: Database, settings: CuratorSettings, clock: Clock) -> Restore:
-    """When this store was last restored from a backup. The operator who restores creates the file
-    `<data_dir>/restored`; the next start records the time. Rounds opened before it are refused: a
-    debit and its sealed bytes may have been lost, and fresh noise would allow averaging."""
+    """When this store was last restored from a backup.
+
+    The operator who restores creates the file `<data_dir>/restored`; the next start records the
+    time. Rounds opened before it are refused: a debit and its sealed bytes may have been lost,
+    and fresh noise would allow averaging.
+    """
     marker = settings.data_dir / MARKER
     async with database.begin() as transaction:
         if marker.exists():

@@ -150,10 +150,8 @@ class Settling:
         contributions: Sequence[ContributionRow],
         parties: Mapping[str, PartyRow],
     ) -> bool:
-        """Note whose proofs were refused, with their debits, which stay; whether it is known.
-
-        A coordinator that refuses to tell is not asked again.
-        """
+        """Record whose proofs were refused, with their debits, which stay; returns whether that
+        is known. A coordinator that refuses to report it is not asked again."""
         if "refused" in document and not document["refused"]:
             return True  # of a declared round it is null
         if not is_proved(row.signed().statement.query):
@@ -184,11 +182,8 @@ class Settling:
         contributions: Mapping[str, Sequence[ContributionRow]],
         parties: Mapping[str, PartyRow],
     ) -> set[str]:
-        """Report to coordinators whom this process debited, to be compared; the rounds of which
-        all have it.
-
-        A coordinator that refuses a report is not sent it again.
-        """
+        """Report to coordinators which curators this process debited, for comparison; returns
+        the rounds of which all have it. A report that a coordinator refused is not sent again."""
         every = [item for items in contributions.values() for item in items]
         reports_of: defaultdict[str, list[Said]] = defaultdict(list)
         for some in batches(every, lambda item: parties[item.party].curators, CURATORS):
@@ -209,8 +204,8 @@ class Settling:
         return contributions.keys() - silent
 
     async def _acknowledge(self, url: str, reports: Sequence[Said]) -> bool:
-        """Send several reports in one request, or each alone where that is refused: the reason may
-        be the first one's token. Whether the coordinator answered."""
+        """Send several reports in one request, or each separately if that is refused, as the
+        first one's token may be the reason. Returns whether the coordinator answered."""
         try:
             if len(reports) > 1:
                 try:
@@ -251,8 +246,8 @@ async def credit(
 
 
 async def _went_on(transaction: Transaction, row: RoundRow) -> bool:
-    """Whether this is the round that a job's one debit was made with, and the job asked more: then
-    the debit pays for what was answered since."""
+    """Whether this is the round with which a job's one debit was made, and the job asked more:
+    then the debit pays for the later answers."""
     query = row.signed().statement.query
     if query.job is None:
         return False

@@ -41,8 +41,8 @@ TOGETHER: Final = 1 << 21
 
 @dataclass(frozen=True)
 class WindowReadings:
-    """Readings of many curators: `curator` holds keys, ascending, of which there are fewer than
-    2^31; a curator's own readings are in (time, random) order where that matters."""
+    """Readings of many curators: `curator` has keys, ascending, fewer than 2^31; a curator's own
+    readings are in (time, random) order if that matters."""
 
     curator: Keys
     quantity: Ints
@@ -80,9 +80,9 @@ def _by_curator(curator: Ints, quantity: Ints, offset: Ints) -> WindowReadings:
 class ReadingSource:
     """Where a round's readings are in the store.
 
-    `pages` of the window, where readings are numbers; `reach`: how many neighbours among the
-    curators may be read in one scan, if all have about as many readings; `rows`: how many readings
-    a scan visits, about.
+    `pages` of the window, if readings are numbers; `reach`: how many neighbouring curators may
+    be read in one scan, if all have about equally many readings; `rows`: about how many readings
+    a scan visits.
     """
 
     query: Query
@@ -110,7 +110,7 @@ class ReadingSource:
 
     @property
     def numbers(self) -> tuple[object, ...] | None:
-        """What sources of the same numbers have in common; None where vectors are read."""
+        """What sources of the same numbers have in common; None if vectors are read."""
         if reads_vectors(self.query):
             return None
         return self.register, self.window.start, self.window.end, tuple(self.pages)
@@ -171,7 +171,7 @@ class Windows:
 async def _sources(
     transaction: Transaction, descriptors: Sequence[RoundDescriptor]
 ) -> list[ReadingSource]:
-    """What several rounds request; a window that they share is looked up once."""
+    """What several rounds request; a shared window is looked up once."""
     hosted = await hosted_curators(transaction)
     registers: dict[tuple[str, str], int | None] = {}
     pages: dict[tuple[int, int, int], tuple[Sequence[store.WindowPage], int]] = {}
@@ -211,7 +211,7 @@ def _is_large(scan: _Scan) -> bool:
 
 
 async def _scans(transaction: Transaction, scans: Sequence[_Scan]) -> list[WindowReadings]:
-    """What each reads; one scan serves those of the same numbers, as far as it may reach."""
+    """What each reads; one scan serves those of the same numbers, as far as its reach allows."""
     readings_of: dict[int, WindowReadings] = {}
     for places in _shared(scans):
         if len(places) == 1:

@@ -170,7 +170,7 @@ async def paid_for_job(
 async def debited_members(
     transaction: Transaction, curators: Mapping[int, int]
 ) -> dict[int, NDArray[np.bool_]]:
-    """Whom of a party's curators each contribution debited, whatever was credited since;
+    """Which of a party's curators each contribution debited, whatever was credited since;
     `curators`: how many the party has, by contribution."""
     members = {contribution: np.zeros(count, np.bool_) for contribution, count in curators.items()}
     ids = list(members)
@@ -293,10 +293,10 @@ async def charge_accounts(
     *,
     factor: int = 1,
 ) -> None:
-    """Add a debit to every running total that covers its time (`factor` -1: take (e) back).
+    """Add a debit to every running total that covers its time (`factor` -1: subtract (e) again).
 
-    `charge`: in the unit `curator`. `members`: offset and bits. Rows for `LIFETIME` and for each of
-    `periods` are made if missing; call it *before* the debit's own row is written.
+    `charge`: in the unit `curator`. `members`: offset and bits. Rows for `LIFETIME` and for each
+    of `periods` are created if missing; call it *before* the debit's own row is written.
     """
     offset, bits = members
     chunks = _chunks(offset, len(bits))
@@ -368,7 +368,7 @@ def _blobs(row: Row[Any]) -> tuple[bytes, ...]:
 
 
 def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[str, bytes]:
-    """An account's columns with a charge added. Where everybody is charged, a run stays a run."""
+    """An account's columns with a charge added. If everyone is charged, a run stays a run."""
     if not members.all():
         return _packed(_totals(row).plus(charge, members, factor=factor))
     values, lengths = zip(*map(ledger.unpack_runs, _blobs(row)), strict=True)
@@ -384,8 +384,8 @@ def _packed(totals: Totals) -> dict[str, bytes]:
 
 
 async def credit(transaction: Transaction, contribution: int, now: datetime) -> list[Row[Any]]:
-    """Mark a contribution's debits as credited; the rows that were not before. What has no verified
-    figure stays as it is (`Debit.counted`)."""
+    """Mark a contribution's debits as credited; returns the rows that were not before. A debit
+    without a verified figure is not changed (`Debit.counted`)."""
     rows = await transaction.execute(
         select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
@@ -399,10 +399,10 @@ async def credit(transaction: Transaction, contribution: int, now: datetime) -> 
 async def note_refused(
     transaction: Transaction, contribution: int, refused: Mapping[int, str]
 ) -> int:
-    """Note with a contribution's debits that their proofs were refused; how many were.
+    """Record with a contribution's debits that their proofs were refused; returns how many were.
 
-    `refused`: the reasons by the curators' positions in their party. A part is refused whole, so
-    each reason is the debit's.
+    `refused`: the reasons by the curators' positions in their party. A part is refused as a
+    whole, so each reason is the debit's.
     """
     noted = 0
     for row in await transaction.execute(

@@ -190,8 +190,8 @@ async def of_devices(
 
 
 async def take_out(transaction: Transaction, places: Sequence[Place]) -> None:
-    """Make rows of the readings in blocks at these places, whose curators the transaction has
-    locked (`readings.lock_curators`). All others that cut blocks wait."""
+    """Turn the readings in blocks at these positions into rows; the transaction has locked their
+    curators (`readings.lock_curators`). All others that cut blocks wait."""
     chosen = [
         (register, block.id, devices)
         for register, devices_at in (await _by_register(transaction, places)).items()

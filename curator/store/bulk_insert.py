@@ -47,8 +47,8 @@ _AMONG = select(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcomes of readings, in their order: `stored` those that are new, of the others `same`
-    those whose place has this content already."""
+    """The outcomes of readings, in their order: `stored` for new ones; of the others `same` if
+    their place already has this content."""
 
     stored: Bits
     same: Bits
@@ -56,8 +56,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stored:
-    """Readings of an instant that are stored: their devices, each once; what they read; and which
-    are numbers, no vectors."""
+    """Stored readings of an instant: their devices, each once; their values; and which are
+    numbers, not vectors."""
 
     devices: Ints
     quantities: Ints
@@ -244,7 +244,8 @@ async def highest(transaction: Transaction, register: int, spans: Sequence[Span]
 async def put_totals(
     transaction: Transaction, rows: Sequence[tuple[int, int, int, int, int | None]]
 ) -> None:
-    """Store totals (device, register, time, total, rollover), in place of others of the times."""
+    """Store totals (device, register, time, total, rollover); they replace others of the same
+    times."""
     await _put(transaction, _PUT_TOTAL, rows)
 
 

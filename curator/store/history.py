@@ -64,8 +64,8 @@ async def of_round(transaction: Transaction, party: str, round_id: str) -> Row[A
 async def opened_since(
     transaction: Transaction, since: datetime, most: int, party: str | None
 ) -> list[tuple[str, str]]:
-    """(id, signed descriptor) of the newest rounds, oldest first, that a party was asked in; of any
-    party without one."""
+    """(id, signed descriptor) of the newest rounds, oldest first, in which a party was asked; of
+    any party if none is given."""
     query = select(contributions.c.round)
     if party is not None:
         query = query.where(contributions.c.party == party)
@@ -262,8 +262,8 @@ _DECIDED_REFUSALS = (
 async def decided_refusals(
     transaction: Transaction, now: datetime, uninvited: Collection[str]
 ) -> list[Decided]:
-    """Of rounds whose deadline has not passed and whose outcome is not known, where there is
-    another ground than these."""
+    """Of rounds whose deadline has not passed and whose outcome is unknown, if there is a ground
+    other than these."""
     values = {"now": now, "uninvited": sorted(uninvited)}
     rows = await transaction.execute(_DECIDED_REFUSALS, values)
     return [Decided(row.id, row.party, row.round) for row in rows]
@@ -303,9 +303,11 @@ _UNDER_WAY: Final = (State.PLANNED.value, State.PREPARED.value)
 
 
 async def expire(transaction: Transaction, before: datetime, now: datetime, limit: int) -> int:
-    """Drop those of rounds whose deadline was before an instant, the oldest first and at most
-    `limit` rounds; of how many. Rounds whose outcome is not known, or of which something is still
-    to be sent, keep theirs."""
+    """Drop the records of rounds whose deadline was before an instant, the oldest first and at most
+    `limit` rounds; returns how many.
+
+    Rounds whose outcome is unknown, or of which something is still to be sent, keep theirs.
+    """
     under_way = select(contributions.c.round).where(contributions.c.state.in_(_UNDER_WAY))
     result = await transaction.execute(
         select(rounds.c.id)
@@ -329,9 +331,12 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
 
 
 async def forget_spends(transaction: Transaction, before: datetime) -> int:
-    """Drop what records spent in jobs whose newest round was over before an instant; of how many
-    jobs. Such a job has no first round from then on, so that its later steps are missed: S must not
-    begin again at 0. A job whose first round may still be credited keeps it."""
+    """Drop what records spent in jobs whose newest round was over before an instant; returns how
+    many jobs.
+
+    Such a job has no first round from then on, so that its later steps are missed: S must not
+    start again at 0. A job whose first round may still be credited keeps it.
+    """
     first, last = rounds.alias(), rounds.alias()
     result = await transaction.execute(
         select(federated_jobs.c.id)

@@ -63,8 +63,9 @@ async def note(
     outcomes: Mapping[str, int],
     newest: Iterable[Newest],
 ) -> None:
-    """Add the outcomes of a batch to those of this hour, and keep its newest reading and counts of
-    each device. `shard`: as `readings.lock_curators` answered, so that no other writer waits."""
+    """Add the outcomes of a batch to those of this hour, and store its newest reading and counts
+    of each device. `shard`: the answer of `readings.lock_curators`, so that no other writer
+    waits."""
     hour = epoch_microseconds(now) // HOUR_US
     counted = [
         {"hour": hour, "outcome": outcome, "shard": shard, "count": count}
@@ -237,8 +238,8 @@ async def sent_since(transaction: Transaction, since: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Counted:
-    """A device that has readings of a register: the times of the `first` and of the newest, in
-    microseconds since 1970; how many came twice, were corrected, or came or changed after their
+    """A device with readings of a register: the times of the `first` and of the newest, in
+    microseconds since 1970; how many were repeated, corrected, or arrived or changed after their
     window had been contributed."""
 
     register: int

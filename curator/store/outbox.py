@@ -38,7 +38,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class RoundRow:
-    """A round as its signed descriptor, with what it asks and of when; `outcome` once the
+    """A round as its signed descriptor, with its question and window; `outcome` once the
     coordinator reported its final state."""
 
     id: str
@@ -76,7 +76,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Place:
-    """What sealed bytes are: which part of a contribution's segment, for whom."""
+    """What sealed bytes are: a part of a contribution's segment, for one aggregator."""
 
     contribution: int
     segment: int

@@ -51,7 +51,7 @@ _SPEAKS: Final = (
 
 @dataclass(frozen=True)
 class Anchor:
-    """An aggregator as the join token named it; `token` is the party's API token there."""
+    """An aggregator as in the join token; `token` is the party's API token there."""
 
     aggregator: str
     url: str
@@ -120,7 +120,8 @@ class PartyRow:
 
     @property
     def logged(self) -> str:
-        """Its name for logs: a host's name. A lone curator's would name a curator."""
+        """Its name for logs: a host's name; none for a lone curator, whose name would be a
+        curator's."""
         return self.id if self.kind is PartyKind.HOST else "a lone curator"
 
 
@@ -135,8 +136,8 @@ class Speaker:
 
 @dataclass(frozen=True)
 class CuratorRow:
-    """A curator, its party, what its operator and its owner have set for it alone, since when
-    either has stopped it, and the outcomes of its readings."""
+    """A curator, its party, the policies that its operator and its owner have set for it alone,
+    since when either has stopped it, and the outcomes of its readings."""
 
     key: int
     id: str
@@ -310,7 +311,7 @@ async def add_party(transaction: Transaction, row: PartyRow, ids: Sequence[str])
 
 
 async def next_curator_key(transaction: Transaction) -> int:
-    """The first key of a new run of curators; the caller's transaction holds it."""
+    """The first key of a new run of curators; reserved in the caller's transaction."""
     await exclusive(transaction, "curator keys")
     return await hosted_curators(transaction)
 
@@ -405,7 +406,7 @@ async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
 
 
 async def drop_anchor(transaction: Transaction, aggregator: str) -> bool:
-    """Forget an aggregator, with the tokens of all parties there; whether it was known."""
+    """Forget an aggregator, with the tokens of all parties there; returns whether it was known."""
     done = await transaction.execute(delete(anchors).where(anchors.c.aggregator == aggregator))
     return done.rowcount > 0
 
@@ -474,7 +475,7 @@ async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> lis
 async def set_policy(
     transaction: Transaction, key: int, policy: str | None, *, by_owner: bool
 ) -> None:
-    """Set what a curator's operator or its owner agrees to, or None: nothing of its own."""
+    """Store the policy of a curator's operator or its owner, or None: no policy of its own."""
     column = curators.c.owner_policy if by_owner else curators.c.policy
     await transaction.execute(
         update(curators).where(curators.c.key == key).values({column: policy})
@@ -576,7 +577,7 @@ async def mark_identity_shown(transaction: Transaction, identity: NextIdentity) 
 
 
 async def use_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
-    """The next identity is the party's now; the private key before is destroyed."""
+    """Put the next identity in use; the earlier private key is destroyed."""
     await to_erase(transaction)
     await transaction.execute(
         update(parties).where(parties.c.id == identity.party).values(identity=identity.secret)

@@ -157,7 +157,7 @@ _REPLACE = (
 
 @dataclass(frozen=True)
 class KeptRegister:
-    """A register of the store: its key, and the base unit in which it is kept."""
+    """A register of the store: its key, and the base unit in which it is stored."""
 
     key: int
     base: str
@@ -166,10 +166,10 @@ class KeptRegister:
 async def kept_registers(
     transaction: Transaction, names: Sequence[tuple[str, str]]
 ) -> dict[str, KeptRegister]:
-    """Registers by name, made where they are new; each requested with its readings' base unit.
+    """Registers by name, created if new; each requested with its readings' base unit.
 
-    The catalogue defines the base unit of a register; for a name that it does not have, the stored
-    one is used, or else the first that is requested.
+    The catalogue defines the base unit of a register. For a name outside it, the stored one is
+    used, or else the first requested one.
     """
     kept, added = _kept(names, (await transaction.execute(_REGISTERS)).all())
     if added:
@@ -201,7 +201,8 @@ def _kept(
 
 
 async def register_bases(transaction: Transaction, name: str) -> list[str]:
-    """In which base units readings of a register are kept (several: since before the catalogue)."""
+    """In which base units readings of a register are stored (several: since before the
+    catalogue)."""
     bases = select(registers.c.base).where(registers.c.name == name).order_by(registers.c.key)
     return [row.base for row in await transaction.execute(bases)]
 
@@ -269,10 +270,10 @@ async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, int, str]]) -> 
 
 
 async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
-    """Store rows; answers (index, same content) of those whose key was taken, the rest is new.
+    """Store rows; returns (index, same content) of those whose key was taken, the rest is new.
 
-    The transaction has locked their curators (`lock_curators`): no key of the database spans rows
-    and blocks.
+    The transaction has locked their curators (`lock_curators`): no key of the database spans
+    rows and blocks.
     """
     quantity_of = await blocks.quantities(transaction, [row[:3] for row in rows])
     free = (
@@ -404,7 +405,7 @@ async def count_rows(transaction: Transaction, register: int, start: int, end: i
 async def lengths(
     transaction: Transaction, register: int, curator: int, start: int, end: int
 ) -> set[int | None]:
-    """How long the vectors of a curator's readings in a window are; None for plain numbers."""
+    """The lengths of the vectors of a curator's readings in a window; None for plain numbers."""
     result = await transaction.execute(
         select(func.length(readings.c.vector))
         .distinct()
@@ -526,10 +527,11 @@ async def of_devices(
     instants: int,
 ) -> tuple[Stored, int | None]:
     """The readings of these devices within a half-open span, the newest first; and from where on
-    all are there, where the span has more instants.
+    all are included, if the span has more instants.
 
-    The register's instants are looked up one by one, by the index: a store has no index by device,
-    and a page must not read what a million others sent. Those of blocks are counted by themselves.
+    The register's instants are looked up one by one, by the index: a store has no index by
+    device, and a page must not read what a million others sent. Readings in blocks are counted
+    separately.
     """
     start, end = span
 

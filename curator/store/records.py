@@ -107,9 +107,9 @@ def _table(row: Any) -> StoredTable:
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job by rounds: its plan, the last step that was asked, by which query and round, and the
-    secret seed by which records are chosen once for the whole job. Of a job that is debited once:
-    its terms in canonical form, and the round of its first step, None where that was not seen."""
+    """A job by rounds: its plan, the newest step with its query and round, and the secret seed
+    by which records are chosen once for the whole job. For a job that is debited once: its terms
+    in canonical form, and the round of its first step, None if that was not seen."""
 
     id: str
     algorithm: str
@@ -176,9 +176,12 @@ async def find_spent(
     began: int,
     undone: Collection[str],
 ) -> Spent:
-    """What a curator's records have spent in a job before the question that began with a step; they
-    are those of its table. place: job and curator; undone: rounds that count as if they had not
-    been, where a release before this one did not store which question it was."""
+    """What a curator's records spent in a job before the question that began with a step; they are
+    those of its table.
+
+    place: job and curator; undone: rounds to ignore, if a release before this one did not store
+    which question it was.
+    """
     query = select(job_spends).where(_at(place))
     row = (await transaction.execute(query, large=records >= LARGE_BYTES)).first()
     if row is None:
@@ -196,8 +199,8 @@ async def put_spent(
     before: Spent,
     spent: Spent,
 ) -> None:
-    """Store what is spent with a question, and what was before it, in place of what was there.
-    made_with: the round, and the step that the question began with."""
+    """Store what is spent after a question, and what was before it, in place of earlier values.
+    made_with: the round, and the step with which the question began."""
     job_id, curator = place
     round_id, began = made_with
     await transaction.execute(delete(job_spends).where(_at(place)))
@@ -240,7 +243,7 @@ class StoredItems:
     times: Ints | None = None
 
     def within(self, start: int, end: int) -> Lists | None:
-        """The records from a time until before another one, the others empty; None without
+        """The records from a time until before another one, the others emptied; None without
         times."""
         if self.times is None:
             return None
@@ -307,8 +310,8 @@ async def item_tables_of(
     keys: tuple[int, int],
     until: datetime,
 ) -> list[StoredItems]:
-    """The tables of this kind and name of the curators with keys in a half-open range, as far as
-    they are not younger than `until`."""
+    """The tables of this kind and name of the curators with keys in a half-open range; tables
+    younger than `until` are skipped."""
     query = select(item_tables).where(
         item_tables.c.kind == table[0],
         item_tables.c.name == table[1],
@@ -335,8 +338,8 @@ async def item_tables_of(
 
 @dataclass(frozen=True)
 class PathRow:
-    """Of a job: its newest question, the step it began with, which round asked which of its parts,
-    by their first words, and what all questions spend (`PathSpends.packed`)."""
+    """The paths of a job: its newest question, the step with which it began, which round asked
+    which of its parts, by their first words, and what all questions spend (`PathSpends.packed`)."""
 
     job: str
     question: bytes

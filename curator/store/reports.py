@@ -30,8 +30,8 @@ UNFINISHED: Final = (Stage.PLANNED.value, Stage.PREPARED.value)
 
 @dataclass(frozen=True)
 class CollectionRow:
-    """A party's part in a collection; `descriptor`: JSON of the signed descriptor, `hash` its
-    digest; `ground`: why it was refused."""
+    """A party's participation in a collection; `descriptor`: JSON of the signed descriptor,
+    `hash` its digest; `ground`: why it was refused."""
 
     job: str
     party: str

@@ -556,7 +556,6 @@ def test_lengths_count_each_record_once() -> None:
     assert asked.moved(lists_of(rows)).max() == 1
 
 
-
 @pytest.mark.parametrize(
     "change",
     [
