@@ -4,8 +4,8 @@ Counts that noise covers are seen together with those beside them: the number of
 is likely to be near that of the next one in proportion, and likely 0 where that is 0. So that long
 records, few of each length, add up, and noise alone does not: a false record of 60 items has as
 many pairs as a hundred of six. The mean of what each count can be is computed exactly, by one pass
-over the lengths in either direction. Items, of which far more is
-known, then correct the counts that are known least. Post-processing. Spec: set-valued, section 10.
+over the lengths in either direction. Items, of which far more is known, then correct the counts
+that are known least. Post-processing. Spec: set-valued, section 10.
 
 Source: sums over a chain of hidden states (L. Baum, T. Petrie, G. Soules, N. Weiss, 1970).
 """
@@ -37,6 +37,8 @@ _STILL_NONE: Final = 0.98
 """The chance that no record has a length if none has the one before."""
 _HIDDEN: Final = 5
 """Scales of the noise; of smaller counts records may be missing."""
+_LEAST: Final = 50
+"""Scales of the noise below 0; no noise goes further, but a curator that lies can."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class LengthCounts:
         """noisy (64,); longest: no record has more items. draws: whole noises of this scale that a
         count holds; their sum is taken for one of the same variance."""
         spread = float(scale) * math.sqrt(draws)
-        seen = noisy[:longest].astype(np.float64)
+        seen = np.maximum(noisy[:longest], -_LEAST * spread)
         edges = _edges(spread, float(seen.max(initial=0)))
         chances, means = _seen(seen, edges, spread)
         walk = _walk(edges.size)

@@ -113,3 +113,14 @@ def test_items_correct_the_counts_that_are_known_least() -> None:
     assert consistent_lengths(counts, deviations, 64, 0 * items, 0.0)[9] == 0
     assert (consistent_lengths(counts, 0 * deviations, 64, items, 0.0) == counts).all()
     assert consistent_lengths(counts, deviations, 2, items, 0.0)[9] == pytest.approx(250, abs=1)
+
+
+def test_counts_that_no_noise_explains_disturb_no_others() -> None:
+    """Of a declared round a curator that lies moves a count by any amount."""
+    seen = noisy(FALLING, 30, 1)
+    seen[[20, 50]] = -(10**12), 10**12
+    found = LengthCounts.of(seen, 64, Fraction(30))
+    assert (found.counts[20], found.counts[50]) == (0, 10**12)
+    assert np.isfinite(found.deviations).all()
+    true = LengthCounts.of(noisy(FALLING, 30, 1), 64, Fraction(30)).counts
+    assert np.abs(found.counts - true)[:19].max() < 30
