@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.sequential_ngram.grams import Grams
+from algorithms.sequential_ngram.settings import MOST_SEQUENCES, TooManySequences
 from tacit.encoders.counts import ranges
 from tacit.randomness import NoiseSource
 
@@ -60,7 +61,9 @@ class Multiset:
 
 def joined(fragments: Multiset, order_wanted: Ints, source: NoiseSource) -> Multiset:
     """As many sequences as `wanted` has entries, of about these lengths in proportion (n,): where
-    there are more fragments."""
+    there are more fragments. Raises TooManySequences."""
+    if fragments.sequences > 10 * MOST_SEQUENCES:
+        raise TooManySequences
     order = np.repeat(np.arange(fragments.counts.size), fragments.counts)
     if not 0 < order_wanted.size < order.size:
         return fragments

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from algorithms.counts.contract import threshold as threshold_of
 from tacit.errors import Invalid, TooLarge
 
+MOST_SEQUENCES: Final = 20_000_000
+"""Of known lengths: a file of as many is made in memory. A curator that lies counts any number."""
+
 
 class BadLength(Invalid):
     """`l_max` or `n_max` outside its range."""
@@ -36,6 +39,19 @@ class TreeTooLarge(TooLarge):
             f"more than {limit} counts of grams would be asked, or more grams listed: raise "
             "max_nodes, or request less with a smaller epsilon, n_max or universe",
             pointer="/params/max_nodes",
+        )
+
+
+class TooManySequences(TooLarge):
+    """More than are ever made. Decided from noisy counts alone."""
+
+    name = "too_many_sequences"
+    title = "More sequences were counted than can be made"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"more than {MOST_SEQUENCES} sequences, or ten times as many fragments of them, were "
+            "counted: epsilon is too small, or a curator's counts are false"
         )
 
 
@@ -150,9 +166,12 @@ class LengthRanges:
     def of(
         cls, noisy: NDArray[np.integer], cap: int, scale: Fraction, draws: Fraction
     ) -> LengthRanges:
-        """From noisy counts, those below two standard deviations 0."""
+        """From noisy counts, those below two standard deviations 0. Raises TooManySequences."""
         least = 2 * float(scale) * math.sqrt(2 * draws)
-        return cls(np.where(noisy < least, 0, noisy).astype(np.int64), cap)
+        sequences = np.where(noisy < least, 0, noisy).astype(np.int64)
+        if float(sequences.max(initial=0)) > MOST_SEQUENCES or sequences.sum() > MOST_SEQUENCES:
+            raise TooManySequences
+        return cls(sequences, cap)
 
     def listed(self) -> NDArray[np.int64]:
         """The length of each sequence (n,), even inside a range, rising."""

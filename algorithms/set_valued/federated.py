@@ -27,7 +27,7 @@ from algorithms.set_valued.algorithm import (
     published_with_rest,
 )
 from algorithms.set_valued.counts import DiffPart, State, released_rows
-from algorithms.set_valued.lengths import LengthCounts
+from algorithms.set_valued.lengths import SIZES, LengthCounts
 from algorithms.set_valued.margins import (
     WITH_BASIS,
     WITH_DIFFPART,
@@ -50,6 +50,7 @@ from algorithms.set_valued.parameters import (
     settings_of,
     shares_of,
 )
+from algorithms.set_valued.settings import RowCap
 from tacit.encoders.count_sums import MOST_CELLS
 from tacit.encoders.set_valued_counts import (
     COUNTER,
@@ -70,15 +71,22 @@ from tacit.encoders.set_valued_counts import (
 from tacit.records.items import Transactions
 
 _WIDEST: Final = FANOUTS[-1]
+MOST_ROWS: Final = 5_000_000
+"""Of a file, unless the job gives another number."""
+_MOST_ITEMS_A_ROW: Final = 8
+"""On average: as many times more items than rows are drawn at most."""
 
 
 def over_curators(params: Parameters) -> Parameters:
-    """With what counts alone answer. Raises NotOverCurators."""
+    """With what counts alone answer, and fewer rows unless their number is given: a curator that
+    lies moves a count by any amount. Raises NotOverCurators."""
     if params.metrics is not None:
         raise NotOverCurators(
             "nobody has the true counts to compare with", pointer="/params/evaluate"
         )
-    resolved = params.model_copy(update={"method": params.method or "auto"})
+    given = "max_rows" in params.model_fields_set
+    most_rows = params.max_rows if given else min(params.max_rows, MOST_ROWS)
+    resolved = params.model_copy(update={"method": params.method or "auto", "max_rows": most_rows})
     if (
         resolved.method == "basic"
         and isinstance(resolved.universe, tuple)
@@ -337,6 +345,9 @@ def release(params: Parameters, state: Held) -> Outcome:
         return histogram_outcome(state.counts, resolved, "sound", items, context, state.draws)[0]
     if isinstance(state, WithRest):
         tree, margins = state.tree, state.margins(params.epsilon)
+        records = margins.lengths.astype(np.float64)
+        if max(records.sum(), SIZES @ records / _MOST_ITEMS_A_ROW) > resolved.max_rows:
+            raise RowCap(resolved.max_rows, "So many records, or items of them, were counted.")
         counts = [margins.lengths, margins.items]
         counts += [] if margins.basis is None else [margins.basis.cells]
         counts += [] if margins.pairs is None else [margins.pairs.counts]

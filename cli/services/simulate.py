@@ -135,7 +135,7 @@ def simulate(
     *,
     instead: Instead,
 ) -> Answer:
-    """Sum over many simulated curators and compare with the truth, which a simulation knows.
+    """Sum over many simulated curators and compare with the truth, known in a simulation.
 
     In this process a million curators take less than a second a round. With --services or
     --against the same rounds go through real services. --liars shows how lies change a declared

@@ -19,7 +19,7 @@ IN_READINESS: Final = ("aggregator_away", "ledger_broken")
 
 @at_target
 def status(target: Target) -> Answer:
-    """Services, aggregators, last and next round, and what is wrong; exit code 1 for that.
+    """Services, aggregators, last and next round, and problems; exit code 1 if there is one.
 
     With --url the coordinator there and its aggregators.
     """

@@ -20,8 +20,21 @@ from common.store.database import open_database
 from tacit.wire import format_instant
 from tests.conftest import postgres_database, postgres_server
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker, send
-from tests.e2e.test_tls import QUERY
 from tests.e2e.world import FAST, HOUR, World
+from tests.rules import energy_sum
+
+QUERY = energy_sum(
+    name="deployed",
+    bounds=["0", "10"],
+    max_readings=1,
+    privacy_unit="curator",
+    mechanism="exact",
+    rule={"min_participants": 2},
+    aggregators=2,
+    min_participants=2,
+    n_max=100,
+    deadline_s=60,
+)
 
 VALUES = {"home-1": "1.25", "home-2": "2.5", "home-3": "4"}
 
@@ -86,7 +99,7 @@ async def test_a_round_on_postgresql_with_tls_and_meters_on_mqtt(
         await it.allow_everything()
         await _publish(broker, it, trust(authority))
         await _stored(databases["curator"])
-        round_id = await it.open({**QUERY, "name": "deployed"})
+        round_id = await it.open(QUERY)
         found = await it.finish(round_id, 90)
         assert found["state"] == "released", found
         assert (await it.result(round_id))["result"]["sum"] == "7.75"

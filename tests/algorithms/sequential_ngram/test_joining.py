@@ -24,6 +24,7 @@ from algorithms.sequential_ngram.publication import Grams, extended, spread, wit
 from algorithms.sequential_ngram.settings import (
     MOST_ROOT_SHARE,
     LengthRanges,
+    TooManySequences,
     least_budget,
     whole_height,
 )
@@ -314,3 +315,13 @@ def test_where_all_items_pass_nothing_changes() -> None:
     data = sequences(5, 20_000)
     one, other = (done(data, 5, root=kind, epsilon="3") for kind in ("all", "threshold"))
     assert [file.content for file in one.files] == [file.content for file in other.files]
+
+
+def test_counts_that_a_curator_made_up_fill_no_memory() -> None:
+    """Without a proof one curator moves a count by any amount."""
+    for made_up in (10**8, 10**15):
+        with pytest.raises(TooManySequences):
+            LengthRanges.of(np.array([5, made_up, 0]), 4, Fraction(1), Fraction(3))
+    fragments = Multiset(np.zeros(1, np.int64), np.array([0, 1]), np.array([10**12]))
+    with pytest.raises(TooManySequences):
+        joined(fragments, np.ones(3, np.int64), SeededRandom(1))

@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from algorithms.contract import MethodNeedsSound, NotOverCurators, Outcome, SequentialContext
 from algorithms.set_valued import Parameters, federated, preview, run
 from algorithms.set_valued.federated import ROUNDS, WithRest, method_of, planned_questions
-from algorithms.set_valued.lengths import LengthCounts
+from algorithms.set_valued.lengths import SIZES, LengthCounts
 from algorithms.set_valued.margins import (
     WITH_DIFFPART,
     Margins,
@@ -579,3 +580,25 @@ def test_a_question_that_keeps_more_than_it_reaches_gets_no_more() -> None:
     asked = KeptItems(10, 9, 5)
     lying = CountSum.of(set_valued_counts.COUNTER, asked, 2, (Fraction(1),), np.zeros(1, int))
     assert lying.moved(lists_of([list(range(10))])).tolist() == [[2]]
+
+
+@pytest.mark.parametrize("place", ["lengths", "items"])
+def test_counts_that_a_curator_made_up_end_the_job_and_fill_no_memory(place: str) -> None:
+    """Without a proof one curator moves a count by any amount; the file has a size all the same."""
+    run, _ = run_of(7)
+    state = run.state
+    counts = getattr(state, place)
+    if place == "lengths":
+        counts = replace(counts, counts=counts.counts + (SIZES == 3) * 10**12)
+    else:
+        counts = counts + (np.arange(ITEM_COUNT) == 1) * 10**15
+    with pytest.raises(RowCap, match="5000000"):
+        federated.release(params_over_curators(), replace(state, **{place: counts}))
+
+
+def test_an_item_is_in_no_more_records_than_there_are() -> None:
+    margins = Margins(np.full(64, 10), 64, np.array([3, 10**12, -(10**12)]), deviation=2.0)
+    found = estimated_items(margins)
+    assert found[0] < 20
+    assert 0 <= found[2] < 20
+    assert found[1] == pytest.approx(640 + 20 * 2, rel=0.1)

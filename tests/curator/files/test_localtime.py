@@ -179,7 +179,7 @@ async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(
         assert (found["accepted"], found["rejected"]) == (92, 8)
         assert [error["line"] for error in found["errors"]] == list(range(10, 18))
         assert {error["column"] for error in found["errors"]} == {2}
-        assert "comes twice" in found["errors"][0]["detail"]
+        assert "occurs twice" in found["errors"][0]["detail"]
         first = await upload(s, table(stamps), ambiguous="earlier")
         assert (first["accepted"], first["conflicts"], first["duplicates"]) == (4, 4, 92)
 

@@ -394,7 +394,7 @@ def mapping(**changes: Any) -> bytes:
         ({"topic": "m/{meter}/{device}"}, "not a topic"),
         ({"payload": "csv"}, "readings"),
         ({"time": "t"}, "time"),
-        ({"time": "received"}, "booked twice"),
+        ({"time": "received"}, "counted twice"),
         ({"readings": []}, "listed"),
         ({"payload": "text", "time": None}, "pointer"),
         ({"payload": "readings", "time": None}, "listed"),

@@ -104,7 +104,7 @@ async def test_times_in_the_header_when_the_clocks_change(site: OpenSite) -> Non
         assert (found["accepted"], found["rejected"]) == (23 + 23, 1)
         [error] = found["errors"]
         assert (error["line"], error["column"]) == (3, 5)
-        assert "comes twice" in error["detail"]
+        assert "occurs twice" in error["detail"]
         stored = [at for _, at, _ in await rows(s)]
         twice = [datetime(2024, 10, 27, hour, tzinfo=UTC) for hour in (0, 1)]
         assert stored == [
@@ -203,7 +203,7 @@ async def test_it_is_never_imported_as_another_layout(
         await s.enrol("g-1")
         body = table(header, [[names.get(name, "1") for name in header]] * 2)
         found = await upload(s, mapping, body, 422)
-        assert "looks like a day a row" in found["detail"]
+        assert "looks like a day per row" in found["detail"]
         assert await rows(s) == []
 
 
