@@ -52,6 +52,12 @@ _OF_ITEMS: Final = (
     "whole counts; items are independent: synthetic sequences have them in a random order",
 )
 
+_BASIS_OF_GRAMS: Final = (
+    "a gram that occurs less often than its threshold is not examined; noisy counts of single "
+    "items have the most noise"
+)
+_BASIS_OF_ITEMS: Final = "the noise of counts of single items, which alone are asked"
+
 DEFECTS: Final = (
     "The printed levels of a path are not rounded up. Without that no finite epsilon holds: as a "
     "count comes near the threshold they tend to 0 and the budget of its successors to infinity "
@@ -183,8 +189,7 @@ def _error(
     threshold = empty_threshold(longest, size, paper=paper, draws=draws)(budget)
     deviation = math.sqrt(2 * draws) * longest / float(budget)
     result: dict[str, Any] = {
-        "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
-        "of single items have the most noise"
+        "basis": (_BASIS_OF_ITEMS if params.aim == "items" else _BASIS_OF_GRAMS)
         + ("; with l_max auto, at most" if params.length_budget(stance) else "")
         + ". The synthetic sequences are further off: the report of the run states by how much",
         "threshold_of_single_items": amount(Fraction(threshold)),
