@@ -104,8 +104,11 @@ def _share(weights: Floats) -> Floats:
 # Post-processing of noisy counts: no budget. Spec: sequential-ngram, section 3, step 4.
 
 _CLEAR: Final = 3
+_STAYS: Final = 4
+"""Scales of noise: a count of so many is hardly ever noise, and stays as it is where others are
+estimated by the law of all counts."""
 _FAR: Final = 100
-"""Scales of noise: counts half as far from 0, or farther, are taken as they are."""
+"""Scales of noise: of larger counts the law says no more than that they are larger."""
 _FINE: Final = 100
 """Steps of a scale of noise that the law of all counts tells apart."""
 
@@ -116,7 +119,7 @@ def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
 
     If lengths are known, these items share what the others leave of the total: each is lowered
     by the same amount, none below 0. Where only items are counted, each has its `estimated` count,
-    or these items 0 where together they are no more than noise.
+    or these items 0 where all counts together are no more than noise.
     """
     counts = tree.noisy[0, :-1]
     threshold = float(tree.thresholds()[0, 0])
@@ -125,8 +128,9 @@ def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
     below, scale = counts[others].astype(np.float64), _scale(tree)
     lengths = tree.settings.lengths
     if tree.settings.items_alone:
-        means = estimated(counts, scale, float(tree.settings.draws))
-        if others.size and not spread(below, threshold, scale):
+        draws = float(tree.settings.draws)
+        means = estimated(counts, scale, draws)
+        if counts.sum() <= _CLEAR * scale * math.sqrt(2 * draws * counts.size):
             means[others] = 0
         row[:-1] = _whole(means, source)
     elif others.size:
@@ -148,10 +152,11 @@ def _whole(values: Floats, source: NoiseSource) -> NDArray[np.int64]:
 
 
 def estimated(counts: NDArray[np.int64], scale: float, draws: float) -> Floats:
-    """The mean of what each count (n,) can be, given the law of all counts; draws: whole noises of
-    this scale that each holds. Spec: graph-der, section 10.2."""
+    """The mean of what each count (n,) below four scales can be, given the law of all counts; the
+    others as they are: common things would lose what rare ones gain. draws: whole noises of this
+    scale that each holds. Spec: graph-der, section 10.2."""
     step = max(1, int(scale / _FINE))
-    near = counts < _FAR * scale / 2
+    near = counts < _STAYS * scale
     steps = np.rint(np.minimum(counts, math.ceil(_FAR * scale)) / step).astype(np.int64)
     result = counts.astype(np.float64)
     result[near] = step * DegreeLaw.of(steps, scale / step, draws).means(steps[near])

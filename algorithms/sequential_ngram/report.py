@@ -47,8 +47,8 @@ _OF_GRAMS: Final = (
     "from grams; patterns read from the grams",
 )
 _OF_ITEMS: Final = (
-    "root threshold: counts of items are estimated by the law of all counts; those below the "
-    "threshold are 0 if together they are no more than noise",
+    "root threshold: counts of items below four scales of noise are estimated by the law of all "
+    "counts; those below the threshold are 0 if all together are no more than noise",
     "whole counts; items are independent: synthetic sequences have them in a random order",
 )
 

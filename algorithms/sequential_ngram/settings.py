@@ -157,16 +157,16 @@ class LengthRanges:
         *,
         apart: bool = True,
     ) -> LengthRanges:
-        """From noisy counts, those below two standard deviations 0. apart: whether one below four
-        may stand by itself; if not, it stays only in a row of counts that stay of which one reaches
-        four, or is the largest of all."""
-        least = 2 * float(scale) * math.sqrt(2 * draws)
-        there = noisy >= least
+        """From noisy counts, those below two standard deviations 0. apart: whether one may stand by
+        itself; if not, those below three are 0, and one below four stays only in a row of counts
+        that stay of which one reaches four, or is the largest of all."""
+        deviation = float(scale) * math.sqrt(2 * draws)
+        there = noisy >= (2 if apart else 3) * deviation
         if not apart:
             run = np.cumsum(~there)  # of those that stay, each with the gap before it
             highest = np.zeros(there.size + 1)
             np.maximum.at(highest, run, np.where(there, noisy, 0))
-            there &= highest[run] >= min(2 * least, float(noisy.max()))
+            there &= highest[run] >= min(4 * deviation, float(noisy.max()))
         return cls(np.where(there, noisy, 0).astype(np.int64), cap)
 
     def listed(self) -> NDArray[np.int64]:
@@ -226,8 +226,8 @@ class Settings:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
     refused); max_cells: counts of one level that are asked at most, after the first (None: all);
     draws: whole noises that a count holds; root_share: of epsilon, for single items (None: an equal
-    part of the levels; 1: nothing else is counted, and their counts are estimated by the law of all
-    of them); lengths: what is known of them (None: nothing, and no number of sequences).
+    part of the levels; 1: nothing else is counted, and small counts are estimated by the law of all
+    counts); lengths: what is known of them (None: nothing, and no number of sequences).
     """
 
     items: int
