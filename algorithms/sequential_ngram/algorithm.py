@@ -311,7 +311,7 @@ def first(params: Parameters, draws: Fraction) -> State:
 
 def planned(params: Parameters) -> int:
     """The largest number of rounds."""
-    return params.n_max + bool(params.length_budget("sound"))
+    return params.levels + bool(params.length_budget("sound"))
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:

@@ -32,6 +32,7 @@ from algorithms.sequential_ngram.counts import LengthSearch, State, covering, fi
 from algorithms.sequential_ngram.settings import (
     MOST_ROOT_SHARE,
     ONE_DRAW,
+    Aim,
     BadLength,
     Budget,
     Fill,
@@ -91,6 +92,11 @@ class Parameters(WireModel):
 
     universe: ItemUniverse = Field(description=ABOUT)
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
+    aim: Aim = Field(
+        "balanced",
+        description="sound: what epsilon is spent on: items (single items and lengths alone: "
+        "n_max is 1), balanced (also what follows what)",
+    )
     l_max: int | Literal["auto"] | None = Field(
         None,
         description="only this many items at the start of a sequence count; auto: from a noisy "
@@ -106,7 +112,8 @@ class Parameters(WireModel):
     )
     epsilon_length: Exact | None = Field(
         None,
-        description="l_max auto: its part of epsilon; unless given epsilon / 15, in paper / 50",
+        description="l_max auto: its part of epsilon; unless given epsilon / 15, with aim "
+        "items / 20, in paper / 50",
     )
     length_cap: int = Field(
         100,
@@ -165,7 +172,19 @@ class Parameters(WireModel):
             return Fraction(0)
         if self.epsilon_length is not None:
             return self.epsilon_length
-        return self.epsilon / (50 if stance == "paper" else 15)
+        if stance == "paper":
+            return self.epsilon / 50
+        return self.epsilon / (20 if self.aim == "items" else 15)
+
+    @property
+    def levels(self) -> int:
+        """The longest gram that may be counted."""
+        return 1 if self.aim == "items" else self.n_max
+
+    @property
+    def root_share(self) -> Fraction | None:
+        """Of epsilon, without that of lengths, for single items; None: lengths decide."""
+        return Fraction(1) if self.aim == "items" else None
 
     def longest(self, stance: Stance) -> int:
         """The greatest l_max that a run can have."""
@@ -174,8 +193,8 @@ class Parameters(WireModel):
     def most_root_share(self, stance: Stance) -> Fraction | None:
         """What single items get at most; None: an equal part of the levels."""
         known = self.given_l_max(stance) is None and stance == "sound"
-        known = known and self.budget == "adaptive" and self.n_max > 1
-        return max(MOST_ROOT_SHARE, Fraction(1, self.n_max)) if known else None
+        known = known and self.budget == "adaptive" and self.levels > 1
+        return max(MOST_ROOT_SHARE, Fraction(1, self.levels)) if known else None
 
     def fill_of(self, stance: Stance) -> Fill:
         """As given, or the stance's own."""
@@ -192,6 +211,8 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     names the field."""
     if stance == "paper" and params.root == "threshold":
         raise MethodNeedsSound("the source has all", pointer="/params/root")
+    if stance == "paper" and params.aim != "balanced":
+        raise MethodNeedsSound("the source has no aims", pointer="/params/aim")
     if not 0 < params.epsilon <= MOST_EPSILON:
         raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     length_given = params.given_l_max(stance)
@@ -200,7 +221,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     for field, value in (("l_max", length_given), ("length_cap", params.length_cap)):
         if value is not None and not 1 <= value <= MOST_LENGTH:
             raise BadLength(f"must be between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
-    if not 1 <= params.n_max <= min(MOST_GRAM, params.longest(stance)):
+    if not 1 <= params.n_max <= MOST_GRAM or params.levels > params.longest(stance):
         raise BadLength(
             f"must be between 1 and {MOST_GRAM} and be at most l_max", pointer="/params/n_max"
         )
@@ -217,7 +238,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if size + 1 > params.max_nodes:
         raise TreeTooLarge(params.max_nodes)
     if length_given is not None and length_given > 1 and root_of(params, stance) == "all":
-        expected = expected_pairs(size, length_given * params.n_max / params.epsilon)
+        expected = expected_pairs(size, length_given * params.levels / params.epsilon)
         if expected > params.max_nodes:
             raise TooManyPairs(params.max_nodes, expected)
 
@@ -226,7 +247,7 @@ def noise_scales(params: Parameters, stance: Stance) -> tuple[Fraction, ...]:
     """The largest scale of counts of grams, and that of the lengths if they are requested."""
     lengths = params.length_budget(stance)
     share = params.most_root_share(stance)
-    least = least_budget(params.epsilon - lengths, params.n_max, params.budget, share)
+    least = least_budget(params.epsilon - lengths, params.levels, params.budget, share)
     scale = params.longest(stance) / least
     return (scale, 1 / lengths) if lengths else (scale,)
 
@@ -248,8 +269,8 @@ def settings_of(
 ) -> Settings:
     """A run's public choices, once l_max is known; draws: whole noises in a sum; lengths: their
     histogram, if known."""
-    epsilon, n_max = params.epsilon - params.length_budget(stance), min(params.n_max, l_max)
-    share = None
+    epsilon, n_max = params.epsilon - params.length_budget(stance), min(params.levels, l_max)
+    share = params.root_share
     if lengths is not None and params.most_root_share(stance) is not None and n_max > 1:
         n_max, share = lengths.plan(items, l_max, n_max, epsilon)
     cells = params.max_cells
@@ -282,14 +303,14 @@ def first_state(
     length_given, cap = params.given_l_max(stance), params.length_cap
     if length_given is not None:
         return first(settings(length_given))
-    budget, levels = params.length_budget(stance), min(params.n_max, cap)
+    budget, levels = params.length_budget(stance), min(params.levels, cap)
     if stance == "paper":
         plain = LengthSearch(Lengths(items, cap), budget, levels)
         return searching(lambda counts: settings(covering(counts)), plain)
 
     def by_ranges(counts: Numbers) -> Settings:
-        known = LengthRanges.of(counts.astype(np.int64), cap, 1 / budget, draws)
-        rest = params.epsilon - budget
-        return settings(known.l_max(items, rest), lengths=known)
+        apart, share = params.root_share is None, params.root_share or MOST_ROOT_SHARE
+        known = LengthRanges.of(counts.astype(np.int64), cap, 1 / budget, draws, apart=apart)
+        return settings(known.l_max(items, params.epsilon - budget, share), lengths=known)
 
     return searching(by_ranges, LengthSearch(LengthsByRange(items, cap), budget, levels))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.counts.keeper import Add
+from algorithms.graph_der.degrees import DegreeLaw
 from algorithms.sequential_ngram.counts import Tree, first, grow
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.joining import Multiset, joined
@@ -103,6 +104,13 @@ def _share(weights: Floats) -> Floats:
 # Post-processing of noisy counts: no budget. Spec: sequential-ngram, section 3, step 4.
 
 _CLEAR: Final = 3
+_STAYS: Final = 4
+"""Scales of noise: a count of so many is hardly ever noise, and stays as it is where others are
+estimated by the law of all counts."""
+_FAR: Final = 100
+"""Scales of noise: of larger counts the law says no more than that they are larger."""
+_FINE: Final = 100
+"""Steps of a scale of noise that the law of all counts tells apart."""
 
 
 def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
@@ -110,26 +118,49 @@ def with_clear_root(tree: Tree, source: NoiseSource) -> Tree:
     rounding.
 
     If lengths are known, these items share what the others leave of the total: each is lowered
-    by the same amount, none below 0.
+    by the same amount, none below 0. Where only items are counted, each has its `estimated` count,
+    or these items 0 where all counts together are no more than noise.
     """
     counts = tree.noisy[0, :-1]
     threshold = float(tree.thresholds()[0, 0])
     others = np.flatnonzero(counts < threshold)
     row = tree.noisy[0].copy()
-    if others.size:
-        below = counts[others].astype(np.float64)
-        lengths = tree.settings.lengths
+    below, scale = counts[others].astype(np.float64), _scale(tree)
+    lengths = tree.settings.lengths
+    if tree.settings.items_alone:
+        draws = float(tree.settings.draws)
+        means = estimated(counts, scale, draws)
+        if counts.sum() <= _CLEAR * scale * math.sqrt(2 * draws * counts.size):
+            means[others] = 0
+        row[:-1] = _whole(means, source)
+    elif others.size:
         if lengths is None:
-            shares = np.full(others.size, spread(below, threshold, _scale(tree)))
+            shares = np.full(others.size, spread(below, threshold, scale))
         else:
             kept = lengths.kept(tree.settings.l_max)
             rest = kept - float(counts[counts >= threshold].sum())
             shares = on_simplices(below, np.zeros(others.size, np.int64), np.array([rest]))
-        coins = (source.words(others.size) >> np.uint64(11)) * 2.0**-53
-        whole = np.floor(shares).astype(np.int64)
-        whole += coins < shares - whole
-        row[others] = np.minimum(whole, max(math.ceil(threshold) - 1, 0))
+        row[others] = np.minimum(_whole(shares, source), max(math.ceil(threshold) - 1, 0))
     return replace(tree, noisy=np.concatenate((row[None], tree.noisy[1:])))
+
+
+def _whole(values: Floats, source: NoiseSource) -> NDArray[np.int64]:
+    """Rounded without bias."""
+    coins = (source.words(values.size) >> np.uint64(11)) * 2.0**-53
+    whole = np.floor(values).astype(np.int64)
+    return whole + (coins < values - whole)
+
+
+def estimated(counts: NDArray[np.int64], scale: float, draws: float) -> Floats:
+    """The mean of what each count (n,) below four scales can be, given the law of all counts; the
+    others as they are: common things would lose what rare ones gain. draws: whole noises of this
+    scale that each holds. Spec: graph-der, section 10.2."""
+    step = max(1, int(scale / _FINE))
+    near = counts < _STAYS * scale
+    steps = np.rint(np.minimum(counts, math.ceil(_FAR * scale)) / step).astype(np.int64)
+    result = counts.astype(np.float64)
+    result[near] = step * DegreeLaw.of(steps, scale / step, draws).means(steps[near])
+    return result
 
 
 def spread(counts: NDArray[np.float64], threshold: float, scale: float) -> float:
@@ -476,7 +507,9 @@ def released(tree: Tree, context: Context) -> Release:
     stretch = settings.lengths.stretch(settings.l_max) if settings.lengths else 1.0
     short = released_grams(tree, adjusted(tree) * stretch)
     beat = partial(context.progress, 0.7, "extending grams")
-    grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
+    alone = settings.items_alone and settings.lengths is not None
+    longest = 1 if alone else settings.l_max
+    grams = extended(short, longest, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
     copies_of = copies(grams, settings.generation, beat)
     synthetic = Multiset.of_copies(grams, copies_of)

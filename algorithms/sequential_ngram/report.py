@@ -40,6 +40,24 @@ WORK: Final = Work(item_bytes=6_000, item_us=18, entry_bytes=150, entry_us=4.4)
 _PARTS: Final = ("counts of grams, at most", "lengths")
 """The second only where l_max is auto."""
 
+_OF_GRAMS: Final = (
+    "consistency: successors add up to their gram's count; those below the threshold are "
+    "estimated by the Markov parent (fill)",
+    "whole counts, rounded down; longer grams by a Markov assumption; synthetic sequences "
+    "from grams; patterns read from the grams",
+)
+_OF_ITEMS: Final = (
+    "root threshold: counts of items below four scales of noise are estimated by the law of all "
+    "counts; those below the threshold are 0 if all together are no more than noise",
+    "whole counts; items are independent: synthetic sequences have them in a random order",
+)
+
+_BASIS_OF_GRAMS: Final = (
+    "a gram that occurs less often than its threshold is not examined; noisy counts of single "
+    "items have the most noise"
+)
+_BASIS_OF_ITEMS: Final = "the noise of counts of single items, which alone are asked"
+
 DEFECTS: Final = (
     "The printed levels of a path are not rounded up. Without that no finite epsilon holds: as a "
     "count comes near the threshold they tend to 0 and the budget of its successors to infinity "
@@ -70,11 +88,13 @@ def ngram_report(
     Raises what `check_parameters` raises.
     """
     check_parameters(params, stance)
+    items_alone = params.aim == "items"
     builder = ReportBuilder(NAME, "tacit algorithms.sequential_ngram", stance, "sequence")
     return builder.report(
         "variable-length n-grams",
         {
-            "n_max": params.n_max,
+            **({"aim": params.aim} if items_alone else {}),
+            "n_max": params.levels,
             "l_max": params.given_l_max(stance) or "auto",
             "budget": params.budget,
             "fill": params.fill_of(stance),
@@ -97,17 +117,14 @@ def ngram_report(
         "(adaptive composition of pure DP)",
         public_parameters=(
             "universe and its order",
-            "epsilon, n_max, budget, fill, generation, top_k, max_nodes",
+            f"epsilon, {'aim, ' * items_alone}n_max, budget, fill, generation, top_k, max_nodes",
             "epsilon_length, length_cap; the l_max and the share of single items that were found"
             if params.length_budget(stance)
             else "l_max",
             "the threshold of each group of counts",
         ),
         post_processing=(
-            "consistency: successors add up to their gram's count; those below the threshold are "
-            "estimated by the Markov parent (fill)",
-            "whole counts, rounded down; longer grams by a Markov assumption; synthetic sequences "
-            "from grams; patterns read from the grams",
+            *(_OF_ITEMS if items_alone else _OF_GRAMS),
             *(
                 ("fragments are joined until there are as many sequences as were counted",)
                 if stance == "sound" and params.length_budget(stance)
@@ -167,13 +184,12 @@ def _error(
     size = universe_size(params.universe)
     if size is None:
         return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
-    budget = (params.epsilon - params.length_budget(stance)) / params.n_max
+    budget = (params.epsilon - params.length_budget(stance)) / params.levels
     longest, paper = params.longest(stance), stance == "paper"
     threshold = empty_threshold(longest, size, paper=paper, draws=draws)(budget)
     deviation = math.sqrt(2 * draws) * longest / float(budget)
     result: dict[str, Any] = {
-        "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
-        "of single items have the most noise"
+        "basis": (_BASIS_OF_ITEMS if params.aim == "items" else _BASIS_OF_GRAMS)
         + ("; with l_max auto, at most" if params.length_budget(stance) else "")
         + ". The synthetic sequences are further off: the report of the run states by how much",
         "threshold_of_single_items": amount(Fraction(threshold)),

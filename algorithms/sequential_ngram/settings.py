@@ -72,6 +72,7 @@ class TooManyPairs(TooLarge):
 
 # Spec: sequential-ngram, section 3.
 
+Aim = Literal["balanced", "items"]
 Budget = Literal["adaptive", "uniform"]
 Fill = Literal["ratio", "leftover", "none"]
 Generation = Literal["proportional", "cap", "skip", "literal"]
@@ -164,11 +165,25 @@ class LengthRanges:
 
     @classmethod
     def of(
-        cls, noisy: NDArray[np.integer], cap: int, scale: Fraction, draws: Fraction
+        cls,
+        noisy: NDArray[np.integer],
+        cap: int,
+        scale: Fraction,
+        draws: Fraction,
+        *,
+        apart: bool = True,
     ) -> LengthRanges:
-        """From noisy counts, those below two standard deviations 0. Raises TooManySequences."""
-        least = 2 * float(scale) * math.sqrt(2 * draws)
-        sequences = np.where(noisy < least, 0, noisy).astype(np.int64)
+        """From noisy counts, those below two standard deviations 0. apart: whether one may stand by
+        itself; if not, those below three are 0, and one below four stays only in a row of counts
+        that stay of which one reaches four, or is the largest of all. Raises TooManySequences."""
+        deviation = float(scale) * math.sqrt(2 * draws)
+        there = noisy >= (2 if apart else 3) * deviation
+        if not apart:
+            run = np.cumsum(~there)  # of those that stay, each with the gap before it
+            highest = np.zeros(there.size + 1)
+            np.maximum.at(highest, run, np.where(there, noisy, 0))
+            there &= highest[run] >= min(4 * deviation, float(noisy.max()))
+        sequences = np.where(there, noisy, 0).astype(np.int64)
         if float(sequences.max(initial=0)) > MOST_SEQUENCES or sequences.sum() > MOST_SEQUENCES:
             raise TooManySequences
         return cls(sequences, cap)
@@ -183,9 +198,10 @@ class LengthRanges:
         ]
         return np.concatenate(parts).astype(np.int64)
 
-    def l_max(self, items: int, epsilon: Fraction) -> int:
+    def l_max(self, items: int, epsilon: Fraction, share: Fraction = MOST_ROOT_SHARE) -> int:
         """How many items of a sequence count: at most the length that 95 % do not exceed, and
-        fewer if their noise would be worse than the loss by cutting. 1 without any sequences."""
+        fewer if their noise would be worse than the loss by cutting. 1 without any sequences.
+        share: of epsilon, for single items."""
         lengths = self.listed()
         if not lengths.size:
             return 1
@@ -194,7 +210,7 @@ class LengthRanges:
         total = float(lengths.sum())
         kept = np.array([np.minimum(lengths, end).sum() for end in cut.tolist()]) / total
         typical = total / min(_TYPICAL * math.sqrt(items), items)
-        noise = math.sqrt(2) * cut / float(epsilon * MOST_ROOT_SHARE) / (kept * typical)
+        noise = math.sqrt(2) * cut / float(epsilon * share) / (kept * typical)
         return 1 + int(np.argmin(np.square(noise) + np.square(_SKEW * (1 - kept))))
 
     def kept(self, l_max: int) -> float:
@@ -229,7 +245,8 @@ class Settings:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
     refused); max_cells: counts of one level that are asked at most, after the first (None: all);
     draws: whole noises that a count holds; root_share: of epsilon, for single items (None: an equal
-    part of the levels); lengths: what is known of them (None: nothing, and no number of sequences).
+    part of the levels; 1: nothing else is counted, and small counts are estimated by the law of all
+    counts); lengths: what is known of them (None: nothing, and no number of sequences).
     """
 
     items: int
@@ -253,6 +270,11 @@ class Settings:
     def symbols(self) -> int:
         """The items and the end of a sequence, which is the last symbol."""
         return self.items + 1
+
+    @property
+    def items_alone(self) -> bool:
+        """Whether all of epsilon is for single items by choice, not by an n_max of 1."""
+        return self.root_share == 1
 
     @property
     def root_budget(self) -> Fraction:

@@ -23,6 +23,8 @@ from tacit.encoders.kmeans import Floats
 from tacit.records.items import Ints, Sequences
 
 MEASURES: Final = ("error of items", "error of common items", "error of common pairs")
+PRODUCT: Final = dict(zip(MEASURES, ("items", "items", "by default"), strict=True))
+"""By measure, the default with the aim that a user would choose."""
 _LONGEST: Final = 100
 _MARKOV_ITEMS: Final = 60
 """Above, a model of second order has too many cells."""
@@ -38,8 +40,9 @@ def long_tail(items: int, count: int) -> Sequences:
 
 
 def sequences(runs: int) -> Iterator[Comparison]:
-    """Counts of items and pairs, and how many sequences: by default, with a given l_max of 20
-    without and with the root's threshold, the prefix tree, and what anybody tries first."""
+    """Counts of items and pairs, and how many sequences: by default, with the aim items, with a
+    given l_max of 20 without and with the root's threshold, the prefix tree, and what anybody
+    tries first."""
     cases = {"long tail": long_tail(500, 20_000), "few and long": chains(730, 267, 52)}
     visits = msnbc(shared_data())
     if visits is not None:
@@ -49,7 +52,10 @@ def sequences(runs: int) -> Iterator[Comparison]:
     for name, data in cases.items():
         for epsilon in ("0.5", "1", "2"):
             contenders: dict[str, Contender] = {
-                "by default": partial(released_sequences, data, None, epsilon=epsilon, l_max=None)
+                "by default": partial(released_sequences, data, None, epsilon=epsilon, l_max=None),
+                "items": partial(
+                    released_sequences, data, None, epsilon=epsilon, l_max=None, aim="items"
+                ),
             }
             for kind in ("threshold", "all"):
                 contenders[kind] = partial(released_sequences, data, kind, epsilon=epsilon)
@@ -63,7 +69,7 @@ def sequences(runs: int) -> Iterator[Comparison]:
                 contenders,
                 runs,
                 algorithm="sequential-ngram",
-                product=dict.fromkeys(MEASURES, "by default"),
+                product=PRODUCT,
                 simple=("items alone", *(f"Markov, order {order}" for order in orders)),
             )
 
@@ -86,11 +92,21 @@ def chains(count: int, items: int, mean: float) -> Sequences:
 
 
 def released_sequences(
-    data: Sequences, kind: Any, seed: int, epsilon: str = "1", l_max: int | None = 20
+    data: Sequences,
+    kind: Any,
+    seed: int,
+    epsilon: str = "1",
+    l_max: int | None = 20,
+    aim: Any = "balanced",
 ) -> Figures:
     items = len(data.universe)
     asked = SequenceParameters(
-        epsilon=Fraction(epsilon), universe=items, root=kind, max_nodes=50_000_000, l_max=l_max
+        epsilon=Fraction(epsilon),
+        universe=items,
+        root=kind,
+        max_nodes=50_000_000,
+        l_max=l_max,
+        aim=aim,
     )
     found = run_sequences(data, asked, "sound", SequentialContext(test_seed=seed))
     return _counted(data, found)

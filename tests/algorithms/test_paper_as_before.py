@@ -128,6 +128,7 @@ def test_the_sources_method_is_what_it_was(name: str) -> None:
         ("average", {"report": "auto"}),
         ("histogram", {"report": "subset"}),
         ("n-grams", {"root": "threshold"}),
+        ("n-grams", {"aim": "items"}),
         ("grid", {"grid": "adaptive"}),
     ],
 )

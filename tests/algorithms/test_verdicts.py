@@ -324,13 +324,14 @@ SEQUENCES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", ["items", "beginnings"])
+@pytest.mark.parametrize("of", ["items", "items alone", "beginnings"])
 def test_items_of_sequences(of: str) -> None:
     words, errors = [], []
     for data, epsilon in product(SEQUENCES, EPSILONS):
         context, first = SequentialContext(test_seed=1), data.items
-        if of == "items":
-            grams = NgramParameters(epsilon=epsilon, universe=data.universe)
+        if of != "beginnings":
+            aim: Any = "items" if of == "items alone" else "balanced"
+            grams = NgramParameters(epsilon=epsilon, universe=data.universe, aim=aim)
             found, most = run_ngrams(data, grams, "sound", context), None
         else:
             tree = TreeParameters(epsilon=epsilon, universe=data.universe)

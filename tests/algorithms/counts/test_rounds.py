@@ -155,13 +155,17 @@ def same_outcome(one: Any, other: Any) -> None:
     assert one.files == other.files
 
 
-@pytest.mark.parametrize(("curators", "l_max"), [(7, 12), (100, "auto")])
-def test_n_grams_over_curators_are_those_of_one_keeper(curators: int, l_max: Any) -> None:
+@pytest.mark.parametrize(
+    ("curators", "l_max", "aim"),
+    [(7, 12, "balanced"), (100, "auto", "balanced"), (7, 12, "items"), (100, "auto", "items")],
+)
+def test_n_grams_over_curators_are_those_of_one_keeper(curators: int, l_max: Any, aim: Any) -> None:
     params = NgramParameters(
         universe=SAMPLE.dataset.universe,
         epsilon="60",
         l_max=l_max,
         n_max=4,
+        aim=aim,
         budget="uniform",
         max_cells=1_000,
     )
@@ -171,8 +175,13 @@ def test_n_grams_over_curators_are_those_of_one_keeper(curators: int, l_max: Any
     run = over_curators(ngrams.ROUNDS, params, source)
     state = central(NGRAM_COUNTING, ngrams.first(params, DRAWS), counter, SAMPLE.dataset.lists)
     found, expected = run.state.tree, state.tree
-    assert expected.depth == 4
-    assert max(np.diff(expected.bounds)) == 1_000 // 69  # max_cells cut it
+    if aim == "items":
+        assert expected.depth == ngrams.planned(params) - (l_max == "auto") == 1
+        assert sum(each.rate for each in ngrams.planned_questions(params, DRAWS)) == 60
+        assert max(each.most for each in source.spent) == 60
+    else:
+        assert expected.depth == 4
+        assert max(np.diff(expected.bounds)) == 1_000 // 69  # max_cells cut it
     np.testing.assert_array_equal(found.noisy, expected.noisy)
     np.testing.assert_array_equal(found.children, expected.children)
     same_outcome(ngrams.release(params, run.state), ngrams.release(params, state))

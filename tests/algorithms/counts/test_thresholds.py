@@ -151,11 +151,21 @@ NGRAMS, TREES = "sequential-ngram", "sequential-prefix-tree"
 STATED = {NGRAMS: "items", TREES: "first_items"}
 
 
-@pytest.mark.parametrize(("name", "data", "epsilon"), [(NGRAMS, metro, "0.5"), (TREES, bus, "2")])
-def test_the_stated_errors_hold_for_the_file(name: str, data: Any, epsilon: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "data", "epsilon", "changes"),
+    [
+        (NGRAMS, metro, "0.5", {}),
+        (NGRAMS, metro, "0.5", {"aim": "items"}),
+        (NGRAMS, metro, "1/30", {"aim": "items"}),
+        (TREES, bus, "2", {}),
+    ],
+)
+def test_the_stated_errors_hold_for_the_file(
+    name: str, data: Any, epsilon: str, changes: dict[str, Any]
+) -> None:
     held = data(8_000).dataset
     algorithm = catalogue.find(name)
-    params = algorithm.params(epsilon=Fraction(epsilon), universe=held.universe)  # type: ignore[call-arg]
+    params = algorithm.params(epsilon=Fraction(epsilon), universe=held.universe, **changes)  # type: ignore[call-arg]
     outcome = algorithm.run(held, params, "sound", SequentialContext(test_seed=1))
     content = next(file for file in outcome.files if file.name == "synthetic.csv").content
     place = {item: number for number, item in enumerate(held.universe)}

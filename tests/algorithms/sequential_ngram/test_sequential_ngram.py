@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
+from algorithms.sequential_ngram import Parameters, evaluation, publication
 from algorithms.sequential_ngram import counts as growth
-from algorithms.sequential_ngram import evaluation, publication
 from algorithms.sequential_ngram.counts import Tree, covering, grown, next_expansion, planted, root
 from algorithms.sequential_ngram.evaluation import (
     Text,
@@ -27,6 +28,7 @@ from algorithms.sequential_ngram.evaluation import (
     supports_of,
     workload,
 )
+from algorithms.sequential_ngram.parameters import settings_of
 from algorithms.sequential_ngram.publication import (
     Grams,
     adjusted,
@@ -40,7 +42,7 @@ from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
 )
-from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths
+from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, LengthsByRange
 from tacit.records.items import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     TABLE_6_2,
@@ -353,7 +355,7 @@ def test_released_patterns_and_their_supports() -> None:
 ITEMS, L_MAX = 5, 6
 
 
-def built(budget: str, stance: str = "sound", seed: int = 1) -> Tree:
+def built(budget: str, stance: str = "sound", seed: int = 1, **changes: Any) -> Tree:
     """A noisy tree of habits: an item follows itself or the next one."""
     generator = np.random.default_rng(7)
     lists = []
@@ -364,7 +366,7 @@ def built(budget: str, stance: str = "sound", seed: int = 1) -> Tree:
     chosen = settings(
         items=ITEMS,
         l_max=L_MAX,
-        n_max=4,
+        **{"n_max": 4} | changes,
         epsilon=Fraction(1, 2),
         budget=budget,
         threshold=empty_threshold(L_MAX, ITEMS, paper=stance == "paper"),
@@ -373,10 +375,15 @@ def built(budget: str, stance: str = "sound", seed: int = 1) -> Tree:
     return exact_tree(data, chosen, adder(stance), seed)  # type: ignore[arg-type]
 
 
-ADAPTIVE, UNIFORM, PAPER = built("adaptive"), built("uniform"), built("adaptive", "paper", 3)
+TREES = {
+    "adaptive": built("adaptive"),
+    "uniform": built("uniform"),
+    "paper": built("adaptive", "paper", 3),
+    "items": built("adaptive", n_max=1, root_share=Fraction(1)),
+}
 
 
-@pytest.mark.parametrize("tree", [ADAPTIVE, UNIFORM, PAPER], ids=["adaptive", "uniform", "paper"])
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 @given(sequence=st.lists(st.integers(0, ITEMS - 1), max_size=40))
 @examples(150)
 def test_no_sequence_costs_more_than_epsilon(tree: Tree, sequence: list[int]) -> None:
@@ -392,6 +399,27 @@ def test_it_is_tight_and_the_end_among_single_items_breaks_it() -> None:
     assert privacy_loss(tree, [0] * 10_000) == chosen.epsilon
     wrong = chosen.epsilon * (1 + Fraction(1, chosen.n_max * chosen.l_max))
     assert privacy_loss(tree, [0] * 5, end_asked=True) == wrong
+
+
+@pytest.mark.parametrize("l_max", [1, 2, 3])
+@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(1, 3)])
+def test_the_aim_items_spends_epsilon_and_no_more(l_max: int, share: Fraction) -> None:
+    """Brute force: every sequence of three items one more, by what it changes of lengths and of
+    single items; epsilon is reached."""
+    epsilon = Fraction(4, 3)
+    given_share = {} if share == Fraction(1, 20) else {"epsilon_length": epsilon * share}
+    asked = Parameters(universe=3, epsilon=epsilon, aim="items", **given_share)  # type: ignore[arg-type]
+    chosen = settings_of(asked, "sound", 3, l_max)
+    lengths = asked.length_budget("sound")
+    assert (lengths, chosen.root_budget) == (epsilon * share, epsilon * (1 - share))
+    tree = exact_tree(sequences([[0, 1, 2]] * 50), chosen)
+    assert tree.depth == 1
+    losses = set()
+    for size in range(l_max + 3):
+        for row in itertools.product(range(3), repeat=size):
+            _, cells = COUNTER.of(sequences([list(row)]).lists, LengthsByRange(3, 100))
+            losses.add(privacy_loss(tree, row) + lengths * cells.size)
+    assert max(losses) == epsilon
 
 
 @pytest.mark.parametrize("n_max", [1, 4, 7])
