@@ -212,16 +212,18 @@ class EndLaw:
     scale: float
 
     @classmethod
-    def of(cls, weights: Floats | Ints, scale: float) -> EndLaw:
+    def of(cls, weights: Floats) -> EndLaw:
+        """Of weights (n,) above 0; a step of the guide is about their mean."""
+        scale = 2.0 ** -math.ceil(math.log2(weights.mean()))
         sums = np.concatenate(([0.0], np.cumsum(weights), [np.inf]))
         starts: Ints = np.ceil(sums[:-1] * scale).astype(np.int64)
         numbers = np.diff(starts)
         numbers[-1] += 1  # a draw may be rounded to the total
         return cls(sums, np.repeat(np.arange(weights.size, dtype=np.int32), numbers), scale)
 
-    def draw(self, first: Ints | Labels, last: Ints | Labels, source: NoiseSource) -> Labels:
+    def draw(self, first: Ints, last: Ints, source: NoiseSource) -> Labels:
         """(m,) a vertex from `first` on and before `last`, by weight."""
-        drawn = (source.words(first.size) >> np.uint64(11)) * 2.0**-53
+        drawn = _uniform(first.size, source)
         drawn *= self.sums[last] - self.sums[first]
         drawn += self.sums[first]
         places = self.guide[(drawn * self.scale).astype(np.int32)]
@@ -239,7 +241,7 @@ def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> 
     need = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
     keys_drawn = np.zeros(0, np.int64)
     for law in (weights, np.ones(n)):
-        ends = EndLaw.of(law, 2.0 ** -math.ceil(math.log2(law.mean())))
+        ends = EndLaw.of(law)
         for number in range(ROUNDS):
             if not need.size:
                 break
@@ -274,7 +276,7 @@ def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -
     n, edges, source = degrees.size, keys.size, context.noise("fitting degrees")
     ends = np.concatenate(_low_high(keys, n))  # that of edge e: e and e + edges
     lack = degrees - np.bincount(ends[:edges], minlength=n)
-    lack -= np.bincount(ends[edges:], minlength=n)
+    lack = (lack - np.bincount(ends[edges:], minlength=n)).astype(np.int32)
     movable = np.flatnonzero((lack < 0)[ends]).astype(np.int32)
     edge = movable % edges
     place = fine.place(ends[edge], ends[edge + edges])
@@ -283,24 +285,29 @@ def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -
     del edge, place, column
     coin = (source.words(edges) >> np.uint64(63)).astype(np.bool_)
     added = np.zeros(0, np.int64)
+    labels, sums = np.arange(n, dtype=np.int32), np.zeros(n + 1, np.int32)
     for number in range(ROUNDS):
         context.progress(0.85 + 0.02 * number / ROUNDS, "fitting degrees")
-        law = EndLaw.of(np.maximum(lack, 0), 1.0)
+        missing = np.maximum(lack, 0)
+        np.cumsum(missing, out=sums[1:])
         # An end that cannot be moved can be moved in no later round: vertices only get nearer.
-        left = (lack < 0)[ends[movable]] & (law.sums[last] > law.sums[first])
+        left = (lack < 0)[ends[movable]] & (sums[last] > sums[first])
         movable, first, last = movable[left], first[left], last[left]
         if not movable.size:
             break
         turn = (movable < edges) ^ (coin[movable % edges] == number % 2)  # one end of an edge
-        turn[turn] = _at_most(-lack, ends[movable[turn]], source)
-        moved, drawn = movable[turn], law.draw(first[turn], last[turn], source)
+        turn[turn] = _at_most(lack, ends[movable[turn]], source)
+        moved, begin = movable[turn], sums[first[turn]]
+        begin += (_uniform(moved.size, source) * (sums[last[turn]] - begin)).astype(np.int32)
+        drawn = np.repeat(labels, missing)[begin]
         kept = ends[np.where(moved < edges, moved + edges, moved - edges)]
         new = _keys(drawn, kept, n, np.empty(drawn.size, np.int64))
         # A pair that an edge has left stays taken, so that all keys are sorted once.
         good = (drawn != kept) & _new(new, keys, added)
         good[good] = _at_most(lack, drawn[good], source)
         moved, drawn = moved[good], drawn[good]
-        lack += np.bincount(ends[moved], minlength=n) - np.bincount(drawn, minlength=n)
+        np.add.at(lack, ends[moved], 1)
+        np.subtract.at(lack, drawn, 1)
         ends[moved] = drawn
         added = np.sort(np.concatenate((added, new[good])))
     keys = _keys(ends[:edges], ends[edges:], n, keys)
@@ -321,19 +328,28 @@ def _low_high(keys: Ints, vertices: int) -> tuple[Labels, Labels]:
     return low, (keys - np.multiply(low, vertices, dtype=np.int64)).astype(np.int32)
 
 
-def _at_most(most: Ints, values: Labels, source: NoiseSource) -> NDArray[np.bool_]:
-    """(m,) which of the equal values, none below 0, are the first most[value] in random order."""
+def _at_most(lack: Labels, values: Labels, source: NoiseSource) -> NDArray[np.bool_]:
+    """(m,) whether each is among the first |lack[value]| of its equals, in a random order."""
     keys = source.words(values.size) >> np.uint64(_VALUE_BITS)
     keys |= values.astype(np.uint64) << np.uint64(64 - _VALUE_BITS)
-    number = np.bincount(values, minlength=most.size)
-    limit = np.full(most.size, np.iinfo(np.uint64).max)
-    crowded = np.flatnonzero(number > np.maximum(most, 0))
-    starts = np.cumsum(number)[crowded] - number[crowded]
-    limit[crowded] = np.sort(keys)[starts + most[crowded]]
+    ordered = np.append(np.sort(keys), np.iinfo(np.uint64).max)
+    value = (ordered[:-1] >> np.uint64(64 - _VALUE_BITS)).astype(np.int32)
+    starts = np.flatnonzero(_differ(value))
+    value = value[starts]
+    # Nothing of what is not among the values is read: that would be a pass over all vertices.
+    limit = np.empty(lack.size, np.uint64)
+    limit[value] = ordered[
+        np.minimum(starts + np.abs(lack[value]), np.append(starts[1:], values.size))
+    ]
     return keys < limit[values]
 
 
-def _differ(keys: Ints) -> NDArray[np.bool_]:
+def _uniform(count: int, source: NoiseSource) -> Floats:
+    uniform: Floats = np.multiply(source.words(count) >> np.uint64(11), 2.0**-53)
+    return uniform
+
+
+def _differ(keys: Ints | Labels) -> NDArray[np.bool_]:
     """Whether each sorted key is the first of its kind."""
     result = np.ones(keys.size, np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=result[1:])

@@ -90,7 +90,7 @@ class Fine:
     coarse: Ints
     bounds: Ints
     room: Ints
-    numbers: Ints
+    numbers: Labels
     """(all parts,) the place among `coarse`, -1 where omitted."""
     starts: Ints
 
@@ -116,8 +116,8 @@ class Fine:
         room = np.where(diagonal & (first == second), high * (high - 1) // 2, room)
         room = np.where(diagonal & (first > second), 0, room)
         there = room > 0
-        numbers = np.where(there, np.cumsum(there) - 1, -1)
-        return cls(grid, sides, coarse[there], bounds[there], room[there], numbers, starts[:-1])
+        places = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
+        return cls(grid, sides, coarse[there], bounds[there], room[there], places, starts[:-1])
 
     def place(self, low: Labels, high: Labels) -> Labels:
         """(m,) the part of each pair of labels."""
