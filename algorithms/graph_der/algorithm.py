@@ -420,8 +420,8 @@ ALGORITHM: Final = Algorithm(
     result=RESULT,
     complexity="blocks: time O(edges + parts + vertices), memory some 65 bytes for each edge and "
     "vertex and 100 for each part; der, sound: time O(height x lines^2 + edges), memory O(lines^2 "
-    "+ edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) and "
-    "O(vertices^2)",
+    "+ edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) "
+    "and O(vertices^2)",
     check=check,
     drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,
