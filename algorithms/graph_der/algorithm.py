@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -27,7 +27,7 @@ from algorithms.contract import (
     Stance,
     by_rounds,
 )
-from algorithms.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list import EdgeList, Items, Octets
 from algorithms.graph_der.block_graph import BlockRelease, publish_blocks, synthetic
 from algorithms.graph_der.evaluation import DRAWINGS, evaluate, evaluation_pictures, plots_of
 from algorithms.graph_der.parameters import (
@@ -52,7 +52,7 @@ from algorithms.graph_der.report import (
     budget_table,
     graph_der_report,
 )
-from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
+from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints, Labels
 from tacit.encoders.sums import RecordSum
 from tacit.query.terms import MAX_DIMENSION, MOST_RECORDS
 from tacit.report.model import PrivacyReport
@@ -169,54 +169,69 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 def _files(
     graph: EdgeList, release: Release | BlockRelease, regions: bytes, context: Context
 ) -> tuple[ResultFile, ...]:
-    names = [str(vertex) for vertex in graph.vertices[release.order].tolist()]
-    edges, vertices = io.StringIO(), io.StringIO()
+    names = _names(graph.vertices[release.order])
+    edges, vertices = io.BytesIO(), io.BytesIO()
     for span in _spans(release.edges, context):
-        low, high = release.low[span].tolist(), release.high[span].tolist()
-        pairs = zip(map(names.__getitem__, low), map(names.__getitem__, high), strict=True)
-        edges.writelines(map("%s\t%s\n".__mod__, pairs))
-    for span in _spans(len(names), context):
-        vertices.writelines(map("%s\n".__mod__, names[span]))
+        edges.write(_named(names, release.low[span], release.high[span]))
+    labels = np.arange(graph.count, dtype=np.int32)
+    for span in _spans(graph.count, context):
+        vertices.write(_named(names, labels[span]))
     return (
-        ResultFile(
-            "edges.txt", "text/plain", edges.getvalue().encode(), "the synthetic graph, SNAP text"
-        ),
+        ResultFile("edges.txt", "text/plain", edges.getvalue(), "the synthetic graph, SNAP text"),
         ResultFile("regions.csv", "text/csv", regions, "regions and their counts"),
         ResultFile(
             "vertices.txt",
             "text/plain",
-            vertices.getvalue().encode(),
+            vertices.getvalue(),
             "ids in the order of their labels",
         ),
     )
 
 
+def _names(ids: Items) -> list[str] | Octets:
+    """Of each label; of numbers (n, width) octets, with zeros behind the shorter ones."""
+    if ids.dtype.kind != "i" or not ids.size:
+        return list(map(str, ids.tolist()))
+    width = max(len(str(end)) for end in (ids.min(), ids.max()))
+    return ids.astype(f"S{width}").view(np.uint8).reshape(-1, width)
+
+
+def _named(names: list[str] | Octets, *columns: Labels) -> bytes:
+    """Lines of names, with tabs between."""
+    if isinstance(names, list):
+        rows = zip(*(map(names.__getitem__, each.tolist()) for each in columns), strict=True)
+        return _lines(map("\t".join, rows))
+    octets = np.full((columns[0].size, len(columns), names.shape[1] + 1), ord("\t"), np.uint8)
+    for place, labels in enumerate(columns):
+        octets[:, place, :-1] = names[labels]
+    octets[:, -1, -1] = ord("\n")
+    return octets[octets > 0].tobytes()
+
+
 def _parts(release: BlockRelease, context: Context) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("row_from", "row_to", "column_from", "column_to", "cells", "noisy", "count"))
-    columns = np.column_stack(
-        (release.bounds, release.room, release.measured.parts, release.counts)
-    )
-    for span in _spans(len(columns), context):
-        writer.writerows(columns[span].tolist())
-    return text.getvalue().encode()
+    text = io.BytesIO()
+    text.write(b"row_from,row_to,column_from,column_to,cells,noisy,count\n")
+    columns = *release.bounds.T, release.room, release.measured.parts, release.counts
+    for span in _spans(release.room.size, context):
+        rows = zip(*(column[span].tolist() for column in columns), strict=True)
+        text.write(_lines(map("%d,%d,%d,%d,%d,%d,%d".__mod__, rows)))
+    return text.getvalue()
 
 
 def _degrees(vertices: EdgeList, release: BlockRelease, context: Context) -> tuple[ResultFile, ...]:
     noisy, estimates = release.measured.degrees, release.degrees
     if noisy is None or estimates is None:
         return ()
-    text = io.StringIO()
     in_order = release.plan.sorted_degrees
-    text.write("place,noisy,degree\n" if in_order else "vertex,noisy,degree\n")
+    text = io.BytesIO()
+    text.write(b"place,noisy,degree\n" if in_order else b"vertex,noisy,degree\n")
+    ids = np.arange(noisy.size) + 1 if in_order else vertices.vertices[release.order]
     for span in _spans(noisy.size, context):
-        ids = np.arange(noisy.size) + 1 if in_order else vertices.vertices[release.order]
-        names = map(str, ids[span].tolist())
+        names = ids[span].tolist()
         rows = zip(names, noisy[span].tolist(), estimates[span].tolist(), strict=True)
-        text.writelines(map("%s,%d,%.6g\n".__mod__, rows))
+        text.write(_lines(map("%s,%d,%.6g".__mod__, rows)))
     described = "noisy degrees and estimates of the true ones"
-    return (ResultFile("degrees.csv", "text/csv", text.getvalue().encode(), described),)
+    return (ResultFile("degrees.csv", "text/csv", text.getvalue(), described),)
 
 
 def _leaf_regions(release: Release, context: Context) -> bytes:
@@ -234,6 +249,10 @@ def _leaf_regions(release: Release, context: Context) -> bytes:
         ):
             writer.writerow((*row, estimate, count))
     return text.getvalue().encode()
+
+
+def _lines(rows: Iterable[str]) -> bytes:
+    return ("\n".join(rows) + "\n").encode()
 
 
 def _spans(size: int, context: Context) -> Iterator[slice]:
@@ -399,10 +418,10 @@ ALGORITHM: Final = Algorithm(
     run=run,
     preview=preview,
     result=RESULT,
-    complexity="blocks: time O(edges + parts + vertices), memory 16 bytes for each edge and vertex "
-    "and some 100 for each part; der, sound: time O(height x lines^2 + edges), memory O(lines^2 + "
-    "edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) and "
-    "O(vertices^2)",
+    complexity="blocks: time O(edges + parts + vertices), memory some 65 bytes for each edge and "
+    "vertex and 100 for each part; der, sound: time O(height x lines^2 + edges), memory O(lines^2 "
+    "+ edges), at most 2,048 lines unless a smaller step is given; paper: O(height x vertices^2) "
+    "and O(vertices^2)",
     check=check,
     drawings=DRAWINGS,
     evaluation_pictures=evaluation_pictures,

@@ -5,6 +5,7 @@ Spec: graph-der, section 10.2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -60,6 +61,10 @@ ROUNDS: Final = 60
 """Of drawing pairs again that are a loop or there already."""
 _LEAST_WEIGHT: Final = 1 / 20
 """Of a vertex, as a part of the mean degree."""
+_AT_ONCE: Final = 1 << 20
+"""Pairs that are drawn together: with all of them the work arrays would hold the most."""
+_VALUE_BITS: Final = 24
+"""Of a label; the others of a word are random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +119,11 @@ def publish_blocks(
     low, high = labelled(graph, order)
     measured = measure(low, high, plan, context)
     published = synthetic(measured, plan, labelling, order, context)
-    drawn, true = (
-        np.sort(first.astype(np.int64) * plan.vertices + second)
-        for first, second in ((published.low, published.high), (low, high))
-    )
-    return replace(published, common=true.size - int(_new(true, drawn).sum()))
+    keys = np.empty(low.size + published.edges, np.int64)
+    _keys(low, high, plan.vertices, keys[: low.size])
+    _keys(published.low, published.high, plan.vertices, keys[low.size :])
+    keys.sort()
+    return replace(published, common=int((keys[1:] == keys[:-1]).sum()))
 
 
 def synthetic(
@@ -145,8 +150,7 @@ def synthetic(
     keys = drawn_pairs(measured.fine, counts, vertex_weights(degrees, plan.vertices), context)
     if degrees is not None and clear:
         keys = fitted_to_degrees(keys, measured.fine, degrees.astype(np.int64), context)
-    first, second = np.divmod(keys, plan.vertices)
-    ends = first.astype(np.int32), second.astype(np.int32)
+    ends = _low_high(keys, plan.vertices)
     return BlockRelease(plan, labelling, measured, counts, degrees, *ends, order, None)
 
 
@@ -197,27 +201,69 @@ def vertex_weights(degrees: Floats | None, vertices: int) -> Floats:
     return weights
 
 
+@dataclass(frozen=True, eq=False)
+class EndLaw:
+    """What ends are drawn by. sums (n + 2,): of the weights before each vertex, their total and
+    infinity; guide: where the search for a sum begins, for each 1 / scale of the total. scale: a
+    power of two, so that products with it are exact."""
+
+    sums: Floats
+    guide: Labels
+    scale: float
+
+    @classmethod
+    def of(cls, weights: Floats) -> EndLaw:
+        """Of weights (n,) above 0; a step of the guide is about their mean."""
+        scale = 2.0 ** -math.ceil(math.log2(weights.mean()))
+        sums = np.concatenate(([0.0], np.cumsum(weights), [np.inf]))
+        starts: Ints = np.ceil(sums[:-1] * scale).astype(np.int64)
+        numbers = np.diff(starts)
+        numbers[-1] += 1  # a draw may be rounded to the total
+        return cls(sums, np.repeat(np.arange(weights.size, dtype=np.int32), numbers), scale)
+
+    def draw(self, first: Ints, last: Ints, source: NoiseSource) -> Labels:
+        """(m,) a vertex from `first` on and before `last`, by weight."""
+        drawn = _uniform(first.size, source)
+        drawn *= self.sums[last] - self.sums[first]
+        drawn += self.sums[first]
+        places = self.guide[(drawn * self.scale).astype(np.int32)]
+        behind = np.flatnonzero(self.sums[places + 1] <= drawn)
+        while behind.size:
+            places[behind] += 1
+            behind = behind[self.sums[places[behind] + 1] <= drawn[behind]]
+        return np.clip(places, first, last - 1).astype(np.int32)
+
+
 def drawn_pairs(fine: Fine, counts: Ints, weights: Floats, context: Context) -> Ints:
     """Sorted keys low * n + high of this many different pairs in each part, ends by weight."""
     n = weights.size
     source = context.noise("edges")
-    need = np.repeat(np.arange(counts.size), counts)
+    need = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
     keys_drawn = np.zeros(0, np.int64)
     for law in (weights, np.ones(n)):
-        sums = np.concatenate(([0.0], np.cumsum(law)))
+        ends = EndLaw.of(law)
         for number in range(ROUNDS):
             if not need.size:
                 break
             context.progress(0.6 + 0.2 * number / ROUNDS, "drawing edges")
-            # Column by column: a copy of all four would be the most that a release holds.
-            one, other = (
-                _ends(sums, fine.bounds[need, side], fine.bounds[need, side + 1], source)
-                for side in (0, 2)
-            )
-            keys = np.minimum(one, other) * n + np.maximum(one, other)
-            new = _new(keys, keys_drawn) & (one != other)
-            keys_drawn = np.sort(np.concatenate((keys_drawn, keys[new])), kind="stable")
-            need = need[~new]
+            keys = np.empty(need.size, np.int64)
+            for start in range(0, need.size, _AT_ONCE):
+                part = need[start : start + _AT_ONCE]
+                one, other = (
+                    ends.draw(fine.bounds[part, side], fine.bounds[part, side + 1], source)
+                    for side in (0, 2)
+                )
+                span = _keys(one, other, n, keys[start : start + _AT_ONCE])
+                span[one == other] = -1
+            loops = need[keys < 0]
+            keys.sort()
+            keys_drawn = np.concatenate((keys_drawn, keys[loops.size :]))
+            del keys, need
+            keys_drawn.sort(kind="stable")
+            new = _differ(keys_drawn)
+            repeated = fine.place(*_low_high(keys_drawn[~new], n))
+            keys_drawn = keys_drawn[new]
+            need = np.sort(np.concatenate((loops, repeated)))
     return _filled(
         fine.bounds, need, keys_drawn, n, source, lambda: context.progress(0.85, "filling")
     )
@@ -228,70 +274,108 @@ def fitted_to_degrees(keys: Ints, fine: Fine, degrees: Ints, context: Context) -
     than their degree to vertices with fewer, as long as that is possible; the counts of parts do
     not change."""
     n, edges, source = degrees.size, keys.size, context.noise("fitting degrees")
-    ends = np.concatenate(np.divmod(keys, n)).astype(np.int32)  # that of edge e: e and e + edges
-    lack = degrees - np.bincount(ends, minlength=n)
-    movable = np.flatnonzero(lack[ends] < 0)
-    place = fine.place(ends[movable % edges], ends[movable % edges + edges])
-    column = np.where(movable < edges, 0, 2)
-    first, last = fine.bounds[place, column], fine.bounds[place, column + 1]
-    coin, added = source.words(edges) >> np.uint64(63), np.zeros(0, np.int64)
+    ends = np.concatenate(_low_high(keys, n))  # that of edge e: e and e + edges
+    lack = degrees - np.bincount(ends[:edges], minlength=n)
+    lack = (lack - np.bincount(ends[edges:], minlength=n)).astype(np.int32)
+    movable = np.flatnonzero((lack < 0)[ends]).astype(np.int32)
+    edge = movable % edges
+    place = fine.place(ends[edge], ends[edge + edges])
+    column = np.where(movable < edges, np.int8(0), np.int8(2))
+    first, last = (fine.bounds[place, column + side].astype(np.int32) for side in (0, 1))
+    del edge, place, column
+    coin = (source.words(edges) >> np.uint64(63)).astype(np.bool_)
+    added = np.zeros(0, np.int64)
+    labels, sums = np.arange(n, dtype=np.int32), np.zeros(n + 1, np.int32)
     for number in range(ROUNDS):
         context.progress(0.85 + 0.02 * number / ROUNDS, "fitting degrees")
-        sums = np.concatenate(([0.0], np.cumsum(np.maximum(lack, 0))))
+        missing = np.maximum(lack, 0)
+        np.cumsum(missing, out=sums[1:])
         # An end that cannot be moved can be moved in no later round: vertices only get nearer.
-        left = (lack[ends[movable]] < 0) & (sums[last] > sums[first])
+        left = (lack < 0)[ends[movable]] & (sums[last] > sums[first])
         movable, first, last = movable[left], first[left], last[left]
         if not movable.size:
             break
         turn = (movable < edges) ^ (coin[movable % edges] == number % 2)  # one end of an edge
-        turn[turn] = _number_of_equal(ends[movable[turn]], source) < -lack[ends[movable[turn]]]
-        moved, drawn = movable[turn], _ends(sums, first[turn], last[turn], source)
-        kept = ends[(moved + edges) % (2 * edges)]
-        new = np.minimum(drawn, kept) * n + np.maximum(drawn, kept)
+        turn[turn] = _at_most(lack, ends[movable[turn]], source)
+        moved, begin = movable[turn], sums[first[turn]]
+        begin += (_uniform(moved.size, source) * (sums[last[turn]] - begin)).astype(np.int32)
+        drawn = np.repeat(labels, missing)[begin]
+        kept = ends[np.where(moved < edges, moved + edges, moved - edges)]
+        new = _keys(drawn, kept, n, np.empty(drawn.size, np.int64))
         # A pair that an edge has left stays taken, so that all keys are sorted once.
-        good = (drawn != kept) & _new(new, keys) & _new(new, added)
-        good[good] = _number_of_equal(drawn[good], source) < lack[drawn[good]]
+        good = (drawn != kept) & _new(new, keys, added)
+        good[good] = _at_most(lack, drawn[good], source)
         moved, drawn = moved[good], drawn[good]
-        lack += np.bincount(ends[moved], minlength=n) - np.bincount(drawn, minlength=n)
+        np.add.at(lack, ends[moved], 1)
+        np.subtract.at(lack, drawn, 1)
         ends[moved] = drawn
         added = np.sort(np.concatenate((added, new[good])))
-    low, high = np.sort(ends.reshape(2, edges).astype(np.int64), axis=0)
-    return np.sort(low * n + high)
+    keys = _keys(ends[:edges], ends[edges:], n, keys)
+    keys.sort()
+    return keys
 
 
-def _number_of_equal(values: Ints | Labels, source: NoiseSource) -> Ints:
-    """(n,) how many equal ones, none below 0, come before each in a random order."""
-    words = source.words(values.size) >> np.uint64(32)
-    order = np.argsort(values.astype(np.uint64) << np.uint64(32) | words)
-    ordered = values[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    before = np.empty(values.size, np.int64)
-    before[order] = np.arange(values.size) - np.repeat(
-        starts, np.diff(np.append(starts, values.size))
-    )
-    return before
+def _keys(one: Labels, other: Labels, vertices: int, out: Ints) -> Ints:
+    """low * n + high of each pair."""
+    np.multiply(np.minimum(one, other), vertices, out=out, dtype=np.int64)
+    out += np.maximum(one, other)
+    return out
 
 
-def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
-    uniform = (source.words(first.size) >> np.uint64(11)) * 2.0**-53
-    drawn = sums[first] + uniform * (sums[last] - sums[first])
-    places = np.searchsorted(sums, drawn, side="right") - 1
-    return np.clip(places, first, last - 1)
+def _low_high(keys: Ints, vertices: int) -> tuple[Labels, Labels]:
+    """Both ends of each key."""
+    low = (keys // vertices).astype(np.int32)
+    return low, (keys - np.multiply(low, vertices, dtype=np.int64)).astype(np.int32)
 
 
-def _new(keys: Ints, keys_kept: Ints) -> NDArray[np.bool_]:
-    """Whether each key is the first of its kind, and not held yet."""
+def _at_most(lack: Labels, values: Labels, source: NoiseSource) -> NDArray[np.bool_]:
+    """(m,) whether each is among the first |lack[value]| of its equals, in a random order."""
+    keys = source.words(values.size) >> np.uint64(_VALUE_BITS)
+    keys |= values.astype(np.uint64) << np.uint64(64 - _VALUE_BITS)
+    ordered = np.append(np.sort(keys), np.iinfo(np.uint64).max)
+    value = (ordered[:-1] >> np.uint64(64 - _VALUE_BITS)).astype(np.int32)
+    starts = np.flatnonzero(_differ(value))
+    value = value[starts]
+    # Nothing of what is not among the values is read: that would be a pass over all vertices.
+    limit = np.empty(lack.size, np.uint64)
+    limit[value] = ordered[
+        np.minimum(starts + np.abs(lack[value]), np.append(starts[1:], values.size))
+    ]
+    return keys < limit[values]
+
+
+def _uniform(count: int, source: NoiseSource) -> Floats:
+    uniform: Floats = np.multiply(source.words(count) >> np.uint64(11), 2.0**-53)
+    return uniform
+
+
+def _differ(keys: Ints | Labels) -> NDArray[np.bool_]:
+    """Whether each sorted key is the first of its kind."""
+    result = np.ones(keys.size, np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=result[1:])
+    return result
+
+
+def _new(keys: Ints, *held: Ints) -> NDArray[np.bool_]:
+    """Whether each key is the first of its kind, and not held, sorted, yet."""
     result = np.zeros(keys.size, np.bool_)
-    result[np.unique(keys, return_index=True)[1]] = True
-    if keys_kept.size:
-        place = np.minimum(np.searchsorted(keys_kept, keys), keys_kept.size - 1)
-        result &= keys_kept[place] != keys
+    if not keys.size:
+        return result
+    order = np.argsort(keys)
+    keys = keys[order]
+    starts = np.flatnonzero(_differ(keys))
+    first, keys = np.minimum.reduceat(order, starts), keys[starts]
+    new = np.ones(keys.size, np.bool_)
+    for other in held:
+        if other.size:  # sorted look-ups stay in the cache
+            new &= other[np.minimum(np.searchsorted(other, keys), other.size - 1)] != keys
+    result[first[new]] = True
     return result
 
 
 def _filled(
     bounds: Ints,
-    need: Ints,
+    need: Labels,
     keys_kept: Ints,
     vertices: int,
     source: NoiseSource,

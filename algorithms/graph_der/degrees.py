@@ -97,7 +97,11 @@ class DegreeLaw:
         size = noisy.size
         quantiles = np.searchsorted(self.law.cumsum(), (np.arange(size) + 0.5) / size)
         ranked = np.empty(size)
-        ranked[np.lexsort((source.words(size), noisy))] = np.minimum(quantiles, size - 1)
+        keys = (noisy - noisy.min()).astype(np.uint64)
+        bits = int(keys.max()).bit_length()
+        keys <<= np.uint64(64 - bits)
+        keys |= source.words(size) >> np.uint64(bits)
+        ranked[np.argsort(keys, kind="stable")] = np.minimum(quantiles, size - 1)
         return ranked
 
     def _wide(self) -> Floats:

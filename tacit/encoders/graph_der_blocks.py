@@ -30,6 +30,8 @@ Kind = Literal["size", "coarse", "fine", "degrees"]
 MOST_PARTS: Final = 40
 """On each side of a coarse cell."""
 MOST_VERTICES: Final = 10_000_000
+_AT_ONCE: Final = 1 << 16
+"""Edges whose part is looked up together, so that the work arrays stay in the cache."""
 _MOST_RANGES: Final = 361
 """With more there are more coarse cells than a sum has coordinates."""
 
@@ -61,10 +63,17 @@ class Coarse:
         """Each cell as one part."""
         return Fine.of(self, np.ones(self.cells[0].size, np.int64))
 
-    def place(self, low: Labels, high: Labels) -> Ints:
+    def place(self, low: Labels, high: Labels) -> Labels:
         """(m,) the cell of each pair of labels."""
-        row = np.searchsorted(self.borders, low, side="right") - 1
-        column = np.searchsorted(self.borders, high, side="right") - 1
+        return self.cell(self.range_of[low], self.range_of[high])
+
+    @cached_property
+    def range_of(self) -> Labels:
+        """(n,) the range of each label."""
+        return np.repeat(np.arange(self.ranges, dtype=np.int32), np.diff(self.borders))
+
+    def cell(self, row: Labels, column: Labels) -> Labels:
+        """(m,) the number of each cell."""
         return row * self.ranges - row * (row - 1) // 2 + column - row
 
 
@@ -81,7 +90,7 @@ class Fine:
     coarse: Ints
     bounds: Ints
     room: Ints
-    numbers: Ints
+    numbers: Labels
     """(all parts,) the place among `coarse`, -1 where omitted."""
     starts: Ints
 
@@ -107,21 +116,25 @@ class Fine:
         room = np.where(diagonal & (first == second), high * (high - 1) // 2, room)
         room = np.where(diagonal & (first > second), 0, room)
         there = room > 0
-        numbers = np.where(there, np.cumsum(there) - 1, -1)
-        return cls(grid, sides, coarse[there], bounds[there], room[there], numbers, starts[:-1])
+        places = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
+        return cls(grid, sides, coarse[there], bounds[there], room[there], places, starts[:-1])
 
-    def place(self, low: Labels, high: Labels) -> Ints:
+    def place(self, low: Labels, high: Labels) -> Labels:
         """(m,) the part of each pair of labels."""
-        cell = self.grid.place(low, high)
-        rows, columns = self.grid.cells
-        side = self.sides[cell]
-        parts = []
-        for labels, numbers in ((low, rows), (high, columns)):
-            begin = self.grid.borders[numbers[cell]]
-            width = self.grid.borders[numbers[cell] + 1] - begin
-            parts.append(((labels - begin + 1) * side - 1) // width)
-        number: Ints = self.numbers[self.starts[cell] + parts[0] * side + parts[1]]
-        return number
+        places = np.empty(low.size, np.int32)
+        widths = np.diff(self.grid.borders)
+        for start in range(0, low.size, _AT_ONCE):
+            span = slice(start, start + _AT_ONCE)
+            ends = low[span], high[span]
+            ranges = self.grid.range_of[ends[0]], self.grid.range_of[ends[1]]
+            cell = self.grid.cell(*ranges)
+            side = self.sides[cell]
+            row, column = (
+                ((labels - self.grid.borders[numbers] + 1) * side - 1) // widths[numbers]
+                for labels, numbers in zip(ends, ranges, strict=True)
+            )
+            places[span] = self.numbers[self.starts[cell] + row * side + column]
+        return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +206,12 @@ class BlockSum:
         indicators[~edge] = 0
         return indicators
 
-    def _places(self, low: Labels, high: Labels) -> Ints:
+    def _places(self, low: Labels, high: Labels) -> Labels:
         if self.fine is not None:
             return self.fine.place(low, high)
         if self.grid is not None:
             return self.grid.place(low, high)
-        return np.zeros(low.size, np.int64)
+        return np.zeros(low.size, np.int32)
 
     def restored(self, opened: Ints) -> Ints:
         """(length,) as it is."""
