@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.degree_sequence import estimated_sequence
-from algorithms.graph_der.degrees import DegreeLaw
+from algorithms.graph_der.degrees import DegreeLaw, possible
 from algorithms.graph_der.exploration import rounded
 from algorithms.graph_der.parameters import Labelling
 from algorithms.graph_der.publication import labelled, order_of
@@ -138,14 +138,15 @@ def synthetic(
     degrees: Floats | None = None
     clear = False
     if measured.degrees is not None:
-        scale = float(plan.scale(1))
-        law = DegreeLaw.of(measured.degrees, scale, float(plan.noise_share))
+        scale, share = float(plan.scale(1)), float(plan.noise_share)
+        noisy = possible(measured.degrees, scale, plan.vertices - 1, share)
+        law = DegreeLaw.of(noisy, scale, share)
         # Where noise is more than what degrees differ by, their order is one of noise.
         clear = not plan.grid or law.variance > law.noise_variance
-        ranked = law.ranked(measured.degrees, context.noise("equal degrees"))
-        degrees = ranked if clear else law.means(measured.degrees)
+        ranked = law.ranked(noisy, context.noise("equal degrees"))
+        degrees = ranked if clear else law.means(noisy)
         if plan.sorted_degrees:
-            degrees = estimated_sequence(measured.degrees, scale, law.law).astype(np.float64)
+            degrees = estimated_sequence(noisy, scale, law.law).astype(np.float64)
     counts = whole_counts(measured, plan, degrees, context.noise("rounding"))
     keys = drawn_pairs(measured.fine, counts, vertex_weights(degrees, plan.vertices), context)
     if degrees is not None and clear:

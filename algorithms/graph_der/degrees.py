@@ -114,6 +114,15 @@ class DegreeLaw:
         return np.maximum(smooth, 0)
 
 
+def possible(noisy: Ints, scale: float, most: int, noise_share: float = 1.0) -> Ints:
+    """Noisy degrees (n,) moved to where a degree of 0 to `most` can be seen through this noise.
+
+    Without a proof a curator moves a count by any amount, and a law has a place for each number up
+    to the largest."""
+    reach = math.ceil(_TAIL * scale * math.sqrt(noise_share))
+    return np.clip(noisy, -reach, most + reach)
+
+
 def laplace_variance(scale: float) -> float:
     """Of a discrete Laplace draw: 2 a / (1 - a)^2, a = e^(-1 / scale)."""
     return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.counts.keeper import Add
-from algorithms.graph_der.degrees import DegreeLaw
+from algorithms.graph_der.degrees import DegreeLaw, possible
 from algorithms.sequential_ngram.counts import Tree, first, grow
 from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.joining import Multiset, joined
@@ -157,7 +157,9 @@ def estimated(counts: NDArray[np.int64], scale: float, draws: float) -> Floats:
     scale that each holds. Spec: graph-der, section 10.2."""
     step = max(1, int(scale / _FINE))
     near = counts < _STAYS * scale
-    steps = np.rint(np.minimum(counts, math.ceil(_FAR * scale)) / step).astype(np.int64)
+    far = math.ceil(_FAR * scale)
+    seen = possible(np.minimum(counts, far), scale, far, draws)
+    steps = np.rint(seen / step).astype(np.int64)
     result = counts.astype(np.float64)
     result[near] = step * DegreeLaw.of(steps, scale / step, draws).means(steps[near])
     return result

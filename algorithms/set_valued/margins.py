@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.graph_der.degrees import DegreeLaw
+from algorithms.graph_der.degrees import DegreeLaw, possible
 from algorithms.set_valued.lengths import SIZES, LengthCounts, consistent_lengths
 from algorithms.set_valued.records import Itemsets
 from tacit.encoders.counts import places_among
@@ -44,8 +44,6 @@ LENGTHS_SHARE: Final = Fraction(1, 30)
 """Of epsilon, but of the aim items."""
 _TYPICAL: Final = 5
 """Times the root of the number of items: about this many items make up most of all records."""
-_REACH: Final = 20
-"""Of the noise of an item's count, in its standard deviations."""
 _SKEW: Final = 0.15
 """Of what records do not keep, the part that is assumed to be guessed wrongly."""
 _SKEW_OF_ALL: Final = 0.1
@@ -310,11 +308,8 @@ def estimated_items(margins: Margins, draws: Fraction = Fraction(1)) -> Floats:
     estimated = np.maximum(margins.items, 0).astype(np.float64)
     scale = margins.deviation / math.sqrt(2 * draws)
     if scale:
-        # No item is in more records than there are, and noise reaches this far: a count beyond is a
-        # lie, and the law would have a place for each number up to it.
-        reach = math.ceil(_REACH * margins.deviation)
-        most = int(margins.lengths.sum() + margins.hidden) + reach
-        noisy = np.clip(margins.items, -reach, most)
+        records = int(margins.lengths.sum() + margins.hidden)
+        noisy = possible(margins.items, scale, records, float(draws))
         estimated = DegreeLaw.of(noisy, scale, float(draws)).means(noisy)
     kept = float(np.minimum(SIZES, margins.kept) @ margins.lengths)
     return estimated * (float(SIZES @ margins.lengths) / kept if kept else 1.0)

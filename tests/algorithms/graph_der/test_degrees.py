@@ -19,7 +19,14 @@ from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der import Parameters, preview, run
 from algorithms.graph_der.block_graph import fitted_to_degrees, publish_blocks
 from algorithms.graph_der.degree_sequence import estimated_sequence, likeliest_numbers
-from algorithms.graph_der.degrees import CLOSE, LEAST_STEPS, MOST_STEPS, DegreeLaw, laplace_variance
+from algorithms.graph_der.degrees import (
+    CLOSE,
+    LEAST_STEPS,
+    MOST_STEPS,
+    DegreeLaw,
+    laplace_variance,
+    possible,
+)
 from algorithms.graph_der.parameters import BLOCK_SHARES, block_plan_of
 from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, Ints, measure
 from bench.utility.graph_peers import degrees_of, isotonic_degrees, noisy_degrees
@@ -270,3 +277,13 @@ def test_it_is_said_that_ids_tell_nothing() -> None:
     assert (outcome.report.error or {})["verdict"].startswith("useful: a sorted degree errs by")
     degrees = next(each for each in outcome.files if each.name == "degrees.csv")
     assert degrees.content.startswith(b"place,noisy,degree\n1,")
+
+
+def test_a_degree_that_a_curator_made_up_fills_no_memory() -> None:
+    """Without a proof it is any number; honest ones stay as they are."""
+    noisy = np.array([3, -2, 9, 10**15, -(10**15)])
+    seen = possible(noisy, 2.0, 20)
+    assert seen.tolist() == [3, -2, 9, 60, -40]
+    law = DegreeLaw.of(seen, 2.0)
+    assert law.law.size == 61
+    assert law.means(seen)[3] <= 60
