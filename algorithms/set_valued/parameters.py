@@ -117,7 +117,14 @@ class Parameters(WireModel):
         "example", description="paper: itemsets counted once (example) or twice (pseudocode)"
     )
     max_partitions: Annotated[int, Field(ge=1, le=100_000_000)] = 2_000_000
-    max_rows: Annotated[int, Field(ge=1, le=100_000_000)] = 20_000_000
+    max_rows: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000_000,
+            description="of the file; over curators 5,000,000 unless given",
+        ),
+    ] = 20_000_000
     evaluate: bool | Metrics = False
 
     @property
