@@ -123,8 +123,8 @@ def assembled(
     sampler: Fraction = Fraction(0),
     **fields: Any,
 ) -> PrivacyReport:
-    """A report of these parts; a seeded generator makes its guarantee void. `fields`: further
-    fields of the report."""
+    """A report of these parts; a seeded generator makes its guarantee void. `fields`: its
+    further fields."""
     seeded = ("the generator is seeded: the output can be repeated, hence nothing is private",)
     unit = released.lines[0].privacy_unit
     builder = replace(BUILDER, stance=stance, unit=unit, neighbouring=neighbouring)
@@ -154,8 +154,8 @@ def assembled(
 def sound_report(
     params: Parameters, method: Method, per_axis: int, rows: int | None, *, reproducible: bool
 ) -> PrivacyReport:
-    """The report of the methods that take no bits; rows: their public number, or its hint.
-    Raises ValueError for the one that takes bits."""
+    """The report of a method without bits; rows: public number or hint. Raises ValueError for
+    bits."""
     assert params.bounds is not None
     dimension = len(params.bounds)
     match method:
@@ -289,12 +289,9 @@ _MOST_DRAWS = 200_000
 def adaptive_report(
     params: Parameters, *, reproducible: bool, noise_share: Fraction | None = None
 ) -> PrivacyReport:
-    """From the parameters only: the number of rows or its hint determines the plan, which is in the
-    result together with its error.
-
-    noise_share: over curators, of a sum in units of noise that hides two records; None for
-    stored rows.
-    """
+    """From the parameters only: the number of rows or its hint determines the plan, which is in
+    the result with its error. noise_share: over curators, of a sum in units of noise that hides
+    two records; None for stored rows."""
     over_curators = noise_share is not None
     size = "n_hint" if over_curators else ROWS_ARE_PUBLIC
     lines = [pure_line(params.epsilon, "replace", f"{size} is public")]

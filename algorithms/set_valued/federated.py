@@ -347,7 +347,7 @@ def release(params: Parameters, state: Held) -> Outcome:
         tree, margins = state.tree, state.margins(params.epsilon)
         records = margins.lengths.astype(np.float64)
         if max(records.sum(), SIZES @ records / _MOST_ITEMS_A_ROW) > resolved.max_rows:
-            raise RowCap(resolved.max_rows, "So many records, or items of them, were counted.")
+            raise RowCap(resolved.max_rows, "More records, or items in them, were counted.")
         counts = [margins.lengths, margins.items]
         counts += [] if margins.basis is None else [margins.basis.cells]
         counts += [] if margins.pairs is None else [margins.pairs.counts]

@@ -85,9 +85,9 @@ def job_costs(
     """The cost of a job whose records spend at most `epsilon` over all its rounds. query: of one of
     its rounds.
 
-    It requires that each cell keeps one whole draw of noise that the adversary does not know:
-    the round itself then costs exactly its epsilon, with delta 0. Otherwise nothing is verified.
-    In the unit `curator` all records that count belong to the curator. Spec: federated-counting,
+    The figure needs one whole draw of noise in each cell that the adversary does not know. That
+    is so if the round itself costs its epsilon with delta 0; otherwise nothing is verified. In
+    the unit `curator` all records that count belong to the curator. Spec: federated-counting,
     section 6.
     """
     records = {PrivacyUnit.RECORD: 1, PrivacyUnit.CURATOR: query.max_readings}

@@ -114,10 +114,10 @@ class Worst(Answer):
 
 
 class ReleasedAmount(Answer):
-    """What the curator that spent most has spent, in the rounds that `counts` describes; no
-    smaller group spent more. `tight`: composed numerically, at the requested delta; `worst`: for
-    operators. In both currencies: (epsilon, delta), and zCDP as (rho, rho_delta), which
-    guarantees `zcdp_epsilon` at delta 10^-6."""
+    """What the curator that spent most has spent, in the rounds that `counts` describes; at most
+    the amount of any larger group. `tight`: composed numerically, at the requested delta;
+    `worst`: for operators. In both currencies: (epsilon, delta), and zCDP as (rho, rho_delta),
+    which guarantees `zcdp_epsilon` at delta 10^-6."""
 
     scenario: str
     key: str

@@ -138,14 +138,14 @@ def _no_doctype(*_: object) -> None:
 
 @lru_cache(maxsize=1000)
 def _local(name: str) -> str:
-    """The name of an element of Atom or ESPI without its namespace; empty for other elements."""
+    """The name of an element of Atom or ESPI without its namespace; else empty."""
     space, _, local = name.rpartition(" ")
     return local if space in (ATOM, ESPI) else ""
 
 
 class _Handler:
-    """The parser's callbacks. Text is requested only where it is needed, and readings, of which
-    there are many, have callbacks of their own."""
+    """The parser's callbacks. Text is requested only where it is needed; readings have their
+    own."""
 
     def __init__(self, parser: XMLParserType) -> None:
         self.found = Feed()
@@ -349,8 +349,7 @@ class _Unsuited(Exception):
 
 
 def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
-    """The readings of a feed by usage point; and faults with the number of readings that each
-    costs."""
+    """The readings of a feed by usage point; faults, and how many readings each costs."""
     faults = [(fault, 1) for fault in feed.faults]
     by_self = {entry.self: entry for entry in feed.entries if entry.self}
     types = [entry for entry in feed.entries if entry.resource == "ReadingType"]
@@ -432,8 +431,7 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
 
 
 def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:
-    """energy_import, power_export, gas ...: the register names that readings have in other
-    formats."""
+    """The register's name as other formats have it: energy_import, power_export, gas ..."""
     service = point.fields.get("kind", "") if point is not None else ""
     medium = COMMODITY.get(fields.get("commodity", "")) or SERVICE.get(service)
     if UNITS[unit].base == "m3":
@@ -459,7 +457,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 
 
 class FeedMap(WireModel):
-    """Which curator each usage point of a feed belongs to. Keys are an entry's id (with or without
+    """Which curator each usage point of a feed belongs to. Keys: an entry's id (with or without
     `urn:uuid:`), its title, or the last part of its self link."""
 
     curator: Identifier | None = None
@@ -529,10 +527,8 @@ class FeedImport(FileImport):
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
         """The curator by the table, by the parameter, by its own name, or the only one hosted.
-
-        If there is a table, a usage point that one of its entries may mean is never assigned to
-        the only curator.
-        """
+        With a table, a usage point that one of its entries may mean is never assigned to the
+        only one."""
         names = _names(point)
         listed = next(
             (self._map.usage_points[n] for n in names if n in self._map.usage_points), None

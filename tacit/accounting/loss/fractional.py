@@ -39,8 +39,8 @@ _MOST_DECIMALS: Final = 25_000
 def polya_law(weight: Fraction, scale: Fraction, reach: int) -> tuple[Decimal, ...]:
     """P(0..W) of a Polya difference by the backward recurrence (fact 8), 50-digit decimals.
 
-    For weights of at least 1 the relative error is below 1e-24. The normalisation takes the mass
-    beyond W as 0; divide by at most 1 - tail to get an upper bound.
+    For weights of at least 1 the relative error is below 1e-24. The mass beyond W is taken as 0
+    in the normalisation: divide by no more than 1 - tail to bound from below.
     """
     # Methods of the context: an operator would round to the calling thread's own precision.
     add, subtract = PRECISE.add, PRECISE.subtract
