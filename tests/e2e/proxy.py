@@ -33,12 +33,15 @@ class Proxy:
         self.watch: Watcher | None = None
 
     async def _forward(self, request: Request) -> Response:
+        return await self._sent(self._client, request)
+
+    async def _sent(self, client: httpx.AsyncClient, request: Request) -> Response:
         method, path = request.method, request.url.path
         body = await request.body()
         await self._tell("request", method, path)
         headers = {k: v for k, v in request.headers.items() if k not in _HOP}
         try:
-            answer = await self._client.request(
+            answer = await client.request(
                 method,
                 str(request.url.replace(scheme="http", netloc="")),
                 content=body,

@@ -33,8 +33,8 @@ class Balancer(Proxy):
 
     async def _forward(self, request: Request) -> Response:
         for _ in self._targets:
-            self._client = self._clients[next(self._turn) % len(self._targets)]
-            answer = await super()._forward(request)
+            client = self._clients[next(self._turn) % len(self._targets)]
+            answer = await self._sent(client, request)
             if answer.status_code != 503:
                 return answer
         return answer
