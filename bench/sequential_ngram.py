@@ -16,6 +16,7 @@ import io
 import resource
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +45,7 @@ PARSING_GATE: Final = 3.0
 def settings_for(dataset: Sequences, epsilon: str) -> Settings:
     """The defaults of the sound stance."""
     items = len(dataset.universe)
-    threshold = empty_threshold(20, items, paper=False)
+    threshold = partial(empty_threshold, l_max=20, items=items, paper=False)
     return Settings(items, Fraction(epsilon), 20, 5, threshold)
 
 

@@ -174,7 +174,7 @@ class CoordinatorSettings(ConsoleSettings):
         default=3, ge=1, le=100, description="Attempts at a job whose worker was lost."
     )
     job_memory_bytes: int = Field(
-        default=4 * 1024**3, gt=0, description="Memory that one job may take in a worker."
+        default=4 * 1024**3, gt=0, description="Memory that one job may take."
     )
     job_wall_s: float = Field(default=86400.0, gt=0, description="Longest run of one attempt.")
     job_outcome_bytes: int = Field(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, Literal
 
 import numpy as np
@@ -111,7 +111,9 @@ class Study:
             epsilon=Fraction(epsilon),
             l_max=method.l_max,
             n_max=method.n_max,
-            threshold=empty_threshold(method.l_max, items, paper=method.stance == "paper"),
+            threshold=partial(
+                empty_threshold, l_max=method.l_max, items=items, paper=method.stance == "paper"
+            ),
             budget=method.budget,
             fill=method.fill,
         )

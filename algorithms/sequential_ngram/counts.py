@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -112,9 +113,10 @@ class Tree:
         result = np.zeros(self.noisy.shape, bool)
         for first, end in pairwise(self.bounds[1:]):
             counts = (end - first) * self.settings.symbols
-            least = empty_threshold(
-                self.settings.l_max,
-                FALSE_GRAM_IN_RELEASES * (self.settings.n_max - 1) * counts,
+            least = partial(
+                empty_threshold,
+                l_max=self.settings.l_max,
+                items=FALSE_GRAM_IN_RELEASES * (self.settings.n_max - 1) * counts,
                 paper=False,
                 draws=self.settings.draws,
             )
@@ -285,19 +287,19 @@ COVERED: Final = 0.95
 @dataclass(frozen=True)
 class LengthSearch:
     """A noisy histogram of lengths up to cap, whose last bin includes longer ones. levels: of
-    the tree afterwards, at most."""
+    the tree afterwards, at most; settings: of the tree, by the histogram."""
 
     document: Lengths | LengthsByRange
     budget: Fraction
     levels: int
+    settings: Callable[[Numbers], Settings]
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """settings: by the noisy histogram of lengths; search: while it is not known; expansion: what
-    is asked next, None at the end; tree: what is known."""
+    """search: while l_max is not known; expansion: what is asked next, None at the end; tree: what
+    is known."""
 
-    settings: Callable[[Numbers], Settings]
     search: LengthSearch | None = None
     expansion: Expansion | None = None
     tree: Tree | None = None
@@ -305,12 +307,7 @@ class State:
 
 def first(settings: Settings) -> State:
     """Before any question, l_max known. Raises TreeTooLarge."""
-    return State(lambda _lengths: settings, expansion=root(settings))
-
-
-def searching(settings: Callable[[Numbers], Settings], search: LengthSearch) -> State:
-    """Before any question, l_max to be found; settings: by the noisy histogram of lengths."""
-    return State(settings, search=search)
+    return State(expansion=root(settings))
 
 
 def planned(state: State) -> int:
@@ -347,7 +344,7 @@ def absorb(state: State, _question: Question, answer: Answer) -> State:
     """With the answer: l_max, or one level more. Raises TreeTooLarge."""
     counts = answer.dense()
     if state.search is not None:
-        return first(state.settings(counts))
+        return first(state.search.settings(counts))
     expansion = state.expansion
     assert expansion is not None
     if state.tree is None:

@@ -28,7 +28,7 @@ from algorithms.contract import (
     universe_size,
 )
 from algorithms.counts.contract import Numbers
-from algorithms.sequential_ngram.counts import LengthSearch, State, covering, first, searching
+from algorithms.sequential_ngram.counts import LengthSearch, State, covering, first
 from algorithms.sequential_ngram.settings import (
     MOST_ROOT_SHARE,
     ONE_DRAW,
@@ -281,7 +281,9 @@ def settings_of(
         epsilon=epsilon,
         l_max=l_max,
         n_max=n_max,
-        threshold=empty_threshold(l_max, items, paper=stance == "paper", draws=draws),
+        threshold=partial(
+            empty_threshold, l_max=l_max, items=items, paper=stance == "paper", draws=draws
+        ),
         budget=params.budget,
         fill=params.fill_of(stance),
         generation=params.generation,
@@ -305,12 +307,14 @@ def first_state(
         return first(settings(length_given))
     budget, levels = params.length_budget(stance), min(params.levels, cap)
     if stance == "paper":
-        plain = LengthSearch(Lengths(items, cap), budget, levels)
-        return searching(lambda counts: settings(covering(counts)), plain)
+        lengths = Lengths(items, cap)
+        return State(
+            LengthSearch(lengths, budget, levels, lambda counts: settings(covering(counts)))
+        )
 
     def by_ranges(counts: Numbers) -> Settings:
         apart, share = params.root_share is None, params.root_share or MOST_ROOT_SHARE
         known = LengthRanges.of(counts.astype(np.int64), cap, 1 / budget, draws, apart=apart)
         return settings(known.l_max(items, params.epsilon - budget, share), lengths=known)
 
-    return searching(by_ranges, LengthSearch(LengthsByRange(items, cap), budget, levels))
+    return State(LengthSearch(LengthsByRange(items, cap), budget, levels, by_ranges))

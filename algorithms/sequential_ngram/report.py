@@ -186,7 +186,7 @@ def _error(
         return None if stance == "paper" else without_verdict({}, NEEDS_LIST)
     budget = (params.epsilon - params.length_budget(stance)) / params.levels
     longest, paper = params.longest(stance), stance == "paper"
-    threshold = empty_threshold(longest, size, paper=paper, draws=draws)(budget)
+    threshold = empty_threshold(budget, l_max=longest, items=size, paper=paper, draws=draws)
     deviation = math.sqrt(2 * draws) * longest / float(budget)
     result: dict[str, Any] = {
         "basis": (_BASIS_OF_ITEMS if params.aim == "items" else _BASIS_OF_GRAMS)

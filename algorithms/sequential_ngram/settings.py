@@ -117,9 +117,9 @@ def whole_height(passed: float, count: float, share: float, levels: int) -> int:
 
 
 def empty_threshold(
-    l_max: int, items: int, *, paper: bool, draws: Fraction = ONE_DRAW
-) -> Callable[[Fraction], float]:
-    """The threshold of a group of counts measured with budget e, by e.
+    budget: Fraction, *, l_max: int, items: int, paper: bool, draws: Fraction = ONE_DRAW
+) -> float:
+    """The threshold of a group of counts measured with budget e.
 
     At most one truly empty child of an expansion passes in expectation. `paper`: as printed, of L
     items, by the tail e^(-t) / 2 of Laplace noise. Else a whole number, of the L + 1 children that
@@ -128,16 +128,12 @@ def empty_threshold(
     federated-counting, section 3).
     """
     cells = items if paper else max(items + 1, 4)
-
-    def threshold(budget: Fraction) -> float:
-        rate = float(budget) / l_max
-        if paper:
-            return math.log(cells / 2) / rate
-        if draws != ONE_DRAW:
-            return threshold_of(draws, l_max / budget, 1 / cells)
-        return max(1, math.ceil(math.log(cells / (1 + math.exp(-rate))) / rate))
-
-    return threshold
+    rate = float(budget) / l_max
+    if paper:
+        return math.log(cells / 2) / rate
+    if draws != ONE_DRAW:
+        return threshold_of(draws, l_max / budget, 1 / cells)
+    return max(1, math.ceil(math.log(cells / (1 + math.exp(-rate))) / rate))
 
 
 def least_budget(

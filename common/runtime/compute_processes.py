@@ -47,10 +47,10 @@ _PROGRAM: Final = "from common.runtime.compute_processes import compute; compute
 
 
 class TooMuchArithmetic(Invalid):
-    """The computation needs more processor time or memory than one request may take."""
+    """The computation needs more processor time or memory than it may take."""
 
     name = "too_much_arithmetic"
-    title = "The figures of this request take too long to compute"
+    title = "The computation takes more processor time or memory than it may"
 
 
 class StillComputing(TooMany):
@@ -125,19 +125,21 @@ class _Child:
 class _Call:
     """One computation, made by a thread that waits for its process."""
 
-    question: bytes
+    question: tuple[Any, ...]
     idle: list[_Child]
     child: _Child | None = None
     cancelled: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self) -> bytes:
-        """The pickled answer. Raises TooMuchArithmetic if the process reached its limit."""
+    def __call__(self) -> Any:
+        """The answer, or its exception. Raises TooMuchArithmetic if the process reached its
+        limit."""
+        question = pickle.dumps(self.question)
         while True:
             reused = self._take()
             assert self.child is not None
             try:
-                answer = self.child.ask(self.question)
+                answer = self.child.ask(question)
             except _Ended:
                 # One that had been idle may have been about to end, for which a slow machine takes
                 # long: only its limit of processor time says something about the question.
@@ -147,7 +149,10 @@ class _Call:
             with self.lock:
                 self.idle.append(self.child)
                 self.child = None  # no longer ours to kill
-            return answer
+            good, value = pickle.loads(answer)  # noqa: S301 - of our own process
+            if not good:
+                raise value
+            return value
 
     def _take(self) -> bool:
         """Have a process; whether it was used before."""
@@ -173,9 +178,14 @@ class Apart:
     """A few processes, started at the first question and ended when they have been idle for a
     while."""
 
-    def __init__(self, processes: int = PROCESSES, seconds: float = SECONDS) -> None:
-        """`seconds`: of processor time for one computation."""
-        self._seconds = seconds
+    def __init__(
+        self,
+        processes: int = PROCESSES,
+        seconds: float = SECONDS,
+        memory_bytes: int = MOST_BYTES,
+    ) -> None:
+        """`seconds`: of processor time for one computation; `memory_bytes`: of a process."""
+        self._limits = (seconds, memory_bytes)
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="apart")
         self._idle: list[_Child] = []
         self._callers: dict[str, tuple[asyncio.Lock, list[None]]] = {}
@@ -192,7 +202,7 @@ class Apart:
         caller wait, CallerLeft when the client disconnects, which ends the computation.
         """
         asker = ASKER.get()
-        question = pickle.dumps((self._seconds, work, arguments))
+        question = (*self._limits, work, arguments)
         if asker is None:
             return cast(Result, await self._answer(question))
         if asker.caller is None:
@@ -215,17 +225,13 @@ class Apart:
             if not waiting:
                 del self._callers[caller]
 
-    async def _answer(self, question: bytes) -> Any:
+    async def _answer(self, question: tuple[Any, ...]) -> Any:
         call = _Call(question, self._idle)
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except asyncio.CancelledError:
             call.cancel()
             raise
-        good, value = pickle.loads(answer)  # noqa: S301 - of our own process
-        if not good:
-            raise value
-        return value
 
 
 async def _while_there(asker: Asker, work: Awaitable[Result]) -> Result:
@@ -270,7 +276,8 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 
 def _answered(question: bytes) -> bytes:
-    seconds, work, arguments = pickle.loads(question)  # noqa: S301 - of our own parent
+    seconds, memory_bytes, work, arguments = pickle.loads(question)  # noqa: S301 - of our parent
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
     used = sum(os.times()[:2])
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used + seconds), hard))
@@ -291,7 +298,6 @@ def compute() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     leave_no_core()
     os.nice(_NICE)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that is printed becomes an answer
     while select.select([questions], [], [], IDLE_S)[0]:

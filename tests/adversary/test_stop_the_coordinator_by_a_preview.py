@@ -1,4 +1,5 @@
-"""An analyst asks, in a few hundred bytes, for figures that take minutes to compute.
+"""An analyst asks, in a few hundred bytes, for figures that take minutes to compute; or a curator's
+made-up counts do so of a job's outcome.
 
 They are computed in a process apart, within a limit of processor time: the coordinator goes on
 answering, and nothing is computed for a client that has left. The control is the same arithmetic in
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
-import pickle
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +29,8 @@ from common.runtime.compute_processes import (
     TooMuchArithmetic,
 )
 from coordinator import examples
+from coordinator.jobs.federated.computing import Computing
+from coordinator.settings import CoordinatorSettings
 from tests.coordinator.double import House
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
@@ -210,10 +212,10 @@ async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
 
 async def test_a_process_that_has_answered_is_not_killed_with_its_request(mine: Apart) -> None:
     idle: list[Any] = []
-    call = compute_processes._Call(pickle.dumps((60.0, operator.add, (1, 2))), idle)
-    assert pickle.loads(call()) == (True, 3)
+    call = compute_processes._Call((60.0, 1 << 30, operator.add, (1, 2)), idle)
+    assert call() == 3
     call.cancel()
-    assert pickle.loads(compute_processes._Call(call.question, idle)()) == (True, 3)
+    assert compute_processes._Call(call.question, idle)() == 3
     assert len(idle) == 1
     idle.pop().end()
 
@@ -222,3 +224,25 @@ async def test_memory_is_limited(mine: Apart) -> None:
     with pytest.raises(TooMuchArithmetic):
         await mine.run(operator.mul, b"x", 2 << 30)
     assert await mine.run(operator.add, 1, 2) == 3
+
+
+async def test_what_made_up_counts_ask_for_stops_no_other_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, before = asyncio.Event(), children()
+    settings = CoordinatorSettings(data_dir=tmp_path, job_memory_bytes=1 << 30)
+    computing = Computing(settings, ended.set)
+    begun = begins(monkeypatch)
+    computing.begin("long", *ENDLESS)
+    await begun.wait()
+    computing.begin("large", operator.mul, b"x", 2 << 30)
+    await ended.wait()
+    with pytest.raises(TooMuchArithmetic):
+        computing.outcome("large")
+    assert computing.outcome("long") is None
+    computing.keep_only([])
+    assert "long" not in computing
+    await computing.stop()
+    async with asyncio.timeout(60):
+        while children() != before:
+            await asyncio.sleep(0.05)

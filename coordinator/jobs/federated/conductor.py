@@ -17,6 +17,7 @@ from common.runtime.tasks import Repeating
 from common.store.failures import store_failed
 from common.web.wire import etag_response
 from coordinator.jobs.federated import lifecycle
+from coordinator.jobs.federated.computing import Computing
 from coordinator.jobs.federated.lifecycle import Desk, JobEnded
 from coordinator.jobs.federated.reports import Collection
 from coordinator.jobs.federated.rounds import Rounds
@@ -39,18 +40,20 @@ class Federated(Repeating):
     def __init__(self, desk: Desk) -> None:
         super().__init__("look", log, LOOK_S, version=desk.conduct.database.version)
         self._desk = desk
-        self.rounds, self.collection = Rounds(desk), Collection(desk)
+        self.computing = Computing(desk.attempts.settings, self.wake)
+        self.rounds = Rounds(desk, self.computing)
+        self.collection = Collection(desk, self.computing)
         self._problems: dict[str, str] = {}
 
     async def stop(self) -> None:
         """Stop; the next start continues from the stored state."""
         await super().stop()
-        await self.collection.stop()
+        await self.computing.stop()
 
     async def look(self) -> bool:
         """Advance every job that can advance; if one did, the next pass follows immediately."""
         running = await self._desk.conduct.database.read(store.federated)
-        self.collection.keep_only(job.id for job in running)
+        self.computing.keep_only(job.id for job in running if job.cancelling is None)
         moved = False
         for job in running:
             if self._pauses.ending:

@@ -8,15 +8,11 @@ its fresh noise could be averaged with the first.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from algorithms import catalogue
-from algorithms.contract import Block, Cancelled, Collected, Outcome, Part, Stance
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from coordinator.errors import (
@@ -25,6 +21,7 @@ from coordinator.errors import (
     TooFewReports,
     UnknownJob,
 )
+from coordinator.jobs.federated.computing import Computing, aggregated
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.privacy_statements import local
 from coordinator.models.job import JobState
@@ -34,11 +31,8 @@ from coordinator.store.jobs import JobRow, ReportRow, StepRow
 from tacit.crypto.signing import Signed
 from tacit.encoders.sums import read_encoding
 from tacit.protocol.federation import Descriptor, Federation, Report, Reports
-from tacit.randomness import NoiseSource
 
 COLLECTING_SHARE: Final = 0.9
-PATIENCE_S: Final = 0.1
-"""How long a pass waits for an aggregation; most are shorter."""
 NOT_YOURS: Final = "the caller does not speak for this curator"
 OTHER_BYTES: Final = "another report was sent for this record and round"
 FULL: Final = "as many curators as the job takes have reported"
@@ -52,48 +46,11 @@ class Answer:
     detail: str | None = None
 
 
-@dataclass(frozen=True)
-class Silent:
-    """The context of an aggregation that draws no noise, as the reports have it already. It ends
-    when `ended` is set."""
-
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def noise(self, stage: str, block: int = 0) -> NoiseSource:  # noqa: ARG002
-        """There is none."""
-        raise AssertionError("reports are perturbed already")
-
-    def progress(self, fraction: float, stage: str) -> None:  # noqa: ARG002
-        """Progress is not reported. Raises Cancelled."""
-        if self.ended.is_set():
-            raise Cancelled
-
-    def map_blocks(
-        self, function: Callable[[Block], Part], blocks: Iterable[Block]
-    ) -> Sequence[Part]:
-        """In sequence."""
-        return [function(block) for block in blocks]
-
-
-@dataclass(frozen=True)
-class Work:
-    """An aggregation in progress; other jobs continue meanwhile."""
-
-    task: asyncio.Task[Outcome]
-    context: Silent
-
-
 class Collection:
     """Stores reports, and advances the jobs that collect them."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._conduct = desk, desk.conduct
-        self._work: dict[str, Work] = {}
-
-    @property
-    def working(self) -> frozenset[str]:
-        """The jobs whose reports are being aggregated by this process."""
-        return frozenset(self._work)
+    def __init__(self, desk: Desk, computing: Computing) -> None:
+        self._desk, self._conduct, self._computing = desk, desk.conduct, computing
 
     async def descriptors(self) -> list[Signed[Descriptor]]:
         """The descriptors of all jobs that collect now."""
@@ -146,24 +103,12 @@ class Collection:
 
     async def drop(self, job: JobRow) -> None:
         """Delete the received reports: they are no longer needed."""
-        self._end(job.id)
         async with self._conduct.database.begin() as transaction:
             await store.forget_reports(transaction, job.id)
 
-    def keep_only(self, running: Iterable[str]) -> None:
-        """End the aggregations of all other jobs, which another replica has ended."""
-        for job_id in set(self._work) - set(running):
-            self._end(job_id)
-
-    async def stop(self) -> None:
-        """End every aggregation; the next start begins them again."""
-        tasks = [work.task for work in self._work.values()]
-        self.keep_only(())
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     async def carry(self, job: JobRow) -> bool:
         """Make the transition that is due; return whether there was one."""
-        if job.id in self._work:
+        if job.id in self._computing:
             return await self._finished(job)
         descriptor = await self._descriptor(job.id)
         now = self._conduct.clock.now()
@@ -180,23 +125,28 @@ class Collection:
         if reported < descriptor.min_participants:
             await self.drop(job)
             raise JobEnded(TooFewReports(extra={"min_participants": descriptor.min_participants}))
-        context = Silent()
-        work = asyncio.to_thread(_aggregated, job, rows, max(offered, reported), context)
-        self._work[job.id] = Work(asyncio.create_task(work), context)
+        federation = Federation.model_validate_json(job.federation or "")
+        self._computing.begin(
+            job.id,
+            aggregated,
+            job.algorithm,
+            job.params,
+            "paper" if job.stance == "paper" else "sound",
+            federation.names,
+            [(row.curator, row.record, row.body) for row in rows],
+            max(offered, reported),
+        )
         return True
 
     async def _finished(self, job: JobRow) -> bool:
         """Whether the aggregation has ended; if so, its result is stored."""
-        task = self._work[job.id].task
-        await asyncio.wait({task}, timeout=PATIENCE_S)
-        if not task.done():
-            return False
-        del self._work[job.id]
         try:
-            outcome = task.result()
+            outcome = self._computing.outcome(job.id)
         except Exception:
             await self.drop(job)
             raise
+        if outcome is None:
+            return False
         descriptor = await self._descriptor(job.id)
         report = local(outcome.report, job.id, descriptor=descriptor.digest().hex())
         await self._desk.succeed(job, Ending(outcome, report))
@@ -208,12 +158,6 @@ class Collection:
             row = await store.find_step(transaction, job_id, 0)
         assert row is not None
         return _signed(row.document).statement
-
-    def _end(self, job_id: str) -> None:
-        work = self._work.pop(job_id, None)
-        if work is not None:
-            work.context.ended.set()
-            work.task.add_done_callback(_unheard)
 
 
 def _answer(
@@ -253,28 +197,3 @@ def _share(descriptor: Descriptor, now: datetime) -> float:
 def _refusals(descriptor: Descriptor, reports: Sequence[Report]) -> list[str | None]:
     encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
     return [encoding.refusal(report) for report in reports]
-
-
-def _unheard(task: asyncio.Task[Outcome]) -> None:
-    """Retrieve the exception of a stopped aggregation, so that asyncio does not report it."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _stance(job: JobRow) -> Stance:
-    return "paper" if job.stance == "paper" else "sound"
-
-
-def _aggregated(job: JobRow, rows: Sequence[ReportRow], offered: int, context: Silent) -> Outcome:
-    algorithm = catalogue.find(job.algorithm)
-    assert algorithm.reports is not None
-    federation = Federation.model_validate_json(job.federation or "")
-    params = algorithm.params.model_validate_json(job.params)
-    grouped = itertools.groupby(rows, key=lambda row: (row.curator, row.record))
-    numbered = [
-        (number, Report.model_validate_json(row.body))
-        for number, (_, group) in enumerate(grouped)
-        for row in group
-    ]
-    collected = Collected(numbered, offered, federation.names)
-    return algorithm.reports.aggregate(params, _stance(job), collected, context)

@@ -18,13 +18,14 @@ import numpy as np
 from sqlalchemy.exc import IntegrityError
 
 from algorithms import catalogue
-from algorithms.contract import FederatedRounds, PrivacyScope
+from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from coordinator import queries
 from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
 from coordinator.jobs.federated import lifecycle
+from coordinator.jobs.federated.computing import Computing, released
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.federated.preparation import (
     JobPlan,
@@ -180,8 +181,8 @@ class PreparedStep:
 class Rounds:
     """Advances jobs that collect by rounds."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._conduct = desk, desk.conduct
+    def __init__(self, desk: Desk, computing: Computing) -> None:
+        self._desk, self._conduct, self._computing = desk, desk.conduct, computing
         self._known: dict[str, Known] = {}
 
     async def drop(self, job: JobRow) -> None:
@@ -221,8 +222,15 @@ class Rounds:
             due = [Asking(sum_asked) for sum_asked in sums]
         if due:
             await self._ask(job, matter, steps, due)
-        else:
-            await self._conclude(job, matter, state, steps, heads)
+            return True
+        if not any(head.state is RoundState.RELEASED for head in heads):
+            raise JobEnded(RoundFailed("no round was released"))
+        if job.id not in self._computing:
+            self._computing.begin(job.id, released, job.algorithm, state)
+        outcome = self._computing.outcome(job.id)
+        if outcome is None:
+            return False
+        await self._conclude(job, matter, outcome, steps, heads)
         return True
 
     # --- asking ----------------------------------------------------------------------------------
@@ -390,7 +398,7 @@ class Rounds:
         self,
         job: JobRow,
         matter: Matter,
-        state: Any,
+        outcome: Outcome,
         steps: Sequence[StepRow],
         heads: Sequence[RoundHead],
     ) -> None:
@@ -403,9 +411,6 @@ class Rounds:
                     reports.append(PrivacyReport.model_validate_json(text))
             assert steps[0].query_id is not None
             query = (await queries.find(transaction, steps[0].query_id)).query
-        if not reports:
-            raise JobEnded(RoundFailed("no round was released"))
-        outcome = await asyncio.to_thread(matter.rounds.release, state)
         rounds = [row.round_id for row in steps]
         own_report = outcome.report
         if matter.rounds.forecast is not None:

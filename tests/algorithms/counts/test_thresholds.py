@@ -42,7 +42,10 @@ DRAWS = (Fraction(1), Fraction(3, 2), Fraction(3))
 
 def test_the_table_of_n_grams() -> None:
     """18 cells, L = 17, scale 100."""
-    found = [empty_threshold(20, 17, paper=False, draws=draws)(Fraction(1, 5)) for draws in DRAWS]
+    found = [
+        empty_threshold(Fraction(1, 5), l_max=20, items=17, paper=False, draws=draws)
+        for draws in DRAWS
+    ]
     assert found == [221, 272, 387]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_successors_add_up_to_their_gram(stance: str, fill: str) -> None:
         items=4,
         l_max=10,
         fill=fill,
-        threshold=empty_threshold(10, 4, paper=stance == "paper"),
+        threshold=partial(empty_threshold, l_max=10, items=4, paper=stance == "paper"),
     )
     tree = exact_tree(sequences(rows, 4), chosen, adder(stance))  # type: ignore[arg-type]
     found = adjusted(tree)
@@ -369,7 +370,7 @@ def built(budget: str, stance: str = "sound", seed: int = 1, **changes: Any) -> 
         **{"n_max": 4} | changes,
         epsilon=Fraction(1, 2),
         budget=budget,
-        threshold=empty_threshold(L_MAX, ITEMS, paper=stance == "paper"),
+        threshold=partial(empty_threshold, l_max=L_MAX, items=ITEMS, paper=stance == "paper"),
     )
     data = Sequences.of([str(item) for item in range(ITEMS)], lists)
     return exact_tree(data, chosen, adder(stance), seed)  # type: ignore[arg-type]
@@ -445,7 +446,7 @@ def test_empty_successors_that_pass() -> None:
         items=ITEMS,
         n_max=2,
         l_max=L_MAX,
-        threshold=empty_threshold(L_MAX, ITEMS, paper=False),
+        threshold=partial(empty_threshold, l_max=L_MAX, items=ITEMS, paper=False),
     )
     nothing = Sequences.of([str(item) for item in range(ITEMS)], [])
     passed, expansions = 0, 0
