@@ -65,6 +65,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         aggregator, intake, evaluations = await _start(app, meters, settings, time, intake_type)
+        app.state.polls.append(intake.changed)
         counts = part_of(app, UploadCounts)
         sweeper = Sweeper(aggregator, intake, meters, counts)
         sweeper.start()

@@ -58,6 +58,7 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
+            state.polls += services.changes, services.jobs.changes
             pages = _console().console_parts(services, transports) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)

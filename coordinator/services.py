@@ -166,7 +166,7 @@ async def run_services(
         for loop in reversed(services.loops):
             await loop.stop()
         await services.jobs.pictures.close()
-        services.jobs.changes.notify()  # releases the long polls on jobs
+        services.jobs.changes.end()
         await services.peers.aclose()
         await services.database.dispose()
 

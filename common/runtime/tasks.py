@@ -170,6 +170,13 @@ class Notice:
         self._events: WeakValueDictionary[Hashable, asyncio.Event] = WeakValueDictionary()
         """Those that somebody waits for."""
         self._looks: dict[Hashable, asyncio.Future[Any]] = {}
+        self.ended = False
+        """The process is to end: nobody waits any more."""
+
+    def end(self) -> None:
+        """Let all polls answer with what they have, now and from now on."""
+        self.ended = True
+        self.notify()
 
     def ticket(self, key: Hashable = None) -> asyncio.Event:
         """The ticket for a look that begins now; pass it to `wait`."""
@@ -231,7 +238,7 @@ class Notice:
             ticket = self.ticket(key)
             outcome, waits = await look()
             remaining_s = end - loop.time()
-            if not waits or remaining_s <= 0:
+            if not waits or self.ended or remaining_s <= 0:
                 return outcome
             await self.wait(ticket, min(remaining_s, every_s))
             if gather_s:

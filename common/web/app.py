@@ -25,6 +25,7 @@ from starlette.responses import Response
 
 from common.runtime.logs import describe, get_logger
 from common.runtime.settings import LAST_BACKUP, ServiceSettings
+from common.runtime.tasks import Notice
 from common.runtime.telemetry import ServiceMetrics, tracer_of
 from common.runtime.tls import expiry, post_quantum
 from common.store.failures import Cause, cause
@@ -75,8 +76,9 @@ def build_app(
     """The app of service `name`, to which the service adds its routers.
 
     `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
-    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`) and
-    `readiness`; the lifespan adds the rest.
+    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`),
+    `readiness` and `polls`, which end with the server (the first is for what notifies nobody); the
+    lifespan adds the rest.
     """
     metrics = ServiceMetrics(name)
     metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
@@ -91,6 +93,7 @@ def build_app(
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
+        app.state.polls = [Notice()]
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, tracer.stop)
             try:

@@ -257,13 +257,11 @@ class Server(uvicorn.Server):
     """uvicorn's server with frozen start-up objects, limits of idle connections, and a renewable
     certificate. It ends when notified, while uvicorn checks ten times a second."""
 
-    def __init__(
-        self, config: uvicorn.Config, connections: Register, groups: str | None = None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, groups: str | None = None) -> None:
         self._ending, self._woken = False, asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(config)
-        self._connections, self._groups = connections, groups
+        self._app, self._groups = app, groups
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -296,7 +294,7 @@ class Server(uvicorn.Server):
             assert key is not None
             renewal = renew(self.config.ssl, Path(certificate), Path(key))
             self._tasks.append(asyncio.create_task(renewal))
-        self._tasks.append(asyncio.create_task(self._connections.keep_looking()))
+        self._tasks.append(asyncio.create_task(self._app.state.connections.keep_looking()))
         gc.collect()
         give_back()
         gc.freeze()
@@ -304,9 +302,11 @@ class Server(uvicorn.Server):
         gc.enable()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop."""
+        """Stop; long polls answer now, other requests have `GRACE_S` to finish."""
         for task in self._tasks:
             task.cancel()
+        for notice in self._app.state.polls:
+            notice.end()
         await super().shutdown(sockets)
 
     @property
@@ -339,7 +339,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> Server:
                 settings.tls_certificate, settings.tls_key, settings.tls_client_authority
             ),
         ),
-        connections,
+        app,
         settings.tls_groups,
     )
 

@@ -314,7 +314,7 @@ async def _events(
             yield b"event: job\ndata: " + encode(job) + b"\n\n"
         elif (silent := silent + 1) % SILENCE_LOOKS == 0:
             yield b": still there\n\n"
-        if row.state in FINISHED:
+        if row.state in FINISHED or jobs.changes.ended:
             return
         await jobs.changes.wait(ticket, LOOK_S)
 

@@ -40,7 +40,7 @@ class Changes(Notice, Repeating):
     async def stop(self) -> None:
         """Stop watching, and release all waiting polls."""
         await super().stop()
-        self.notify()
+        self.end()
 
     async def wait(self, ticket: asyncio.Event, seconds: float) -> None:
         """Wait until something changed since the ticket was taken, or the time is over."""

@@ -216,7 +216,7 @@ class Pages:
             answer = etag_response(request, body, media_type=kind, headers=dict(HEADERS))
             return answer, answer.status_code == 304
 
-        return await (changes or Notice()).poll(look, wait_s, look_s)
+        return await (changes or request.app.state.polls[0]).poll(look, wait_s, look_s)
 
     def problem(
         self, request: Request, error: DomainError, visitor: Visitor | None = None

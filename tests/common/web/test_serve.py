@@ -42,6 +42,22 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
         process.wait(60)
 
 
+async def test_a_poll_does_not_delay_its_end(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path) as it:
+        (notice,) = it.app.state.polls
+        looked = asyncio.Event()
+
+        async def look() -> tuple[str, bool]:
+            looked.set()
+            return "as before", True
+
+        polling = asyncio.create_task(notice.poll(look, 3600.0))
+        await looked.wait()
+        it.server.should_exit = True
+        assert await polling == "as before"
+        assert await notice.poll(look, 3600.0) == "as before"
+
+
 @pytest.mark.slow
 async def test_another_thread_ends_it_before_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
