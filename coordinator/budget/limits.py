@@ -220,12 +220,7 @@ def _together(
     """The groups of earlier rounds whose costs would add up with the new one; None: all."""
     column = spending.rounds.column
     if limit.unit is PrivacyUnit.RECORD:
-        start, end = planned.window
-        # Only to save time: the sweep leaves out what covers no instant of the window.
-        near = np.flatnonzero((column("start") < end) & (start < column("end")))
-        windows = column("start")[near], column("end")[near]
-        for instant, places in covering_within(*windows, start, end):
-            yield instant, near[places]
+        yield from covering_within(column("start"), column("end"), *planned.window)
     elif limit.period_s is None:
         yield None, None
     else:

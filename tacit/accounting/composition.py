@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.amounts import FEMTO, MOST_RHO, NANO, SMALLEST_DELTA, UNVERIFIED, Cost
+from tacit.accounting.amounts import FEMTO, MICRO, MOST_RHO, NANO, SMALLEST_DELTA, UNVERIFIED, Cost
 from tacit.accounting.charges import unit_cost
 from tacit.accounting.guarantees import counts_clamping, gaussian_mu_squared, honest_noise
 from tacit.accounting.scenarios import Scenario, honest_draws
@@ -117,8 +117,7 @@ def covering_each(
             yield from cover(middle + 1, last, near)
 
     if instants.size:
-        around = (starts <= instants[-1]) & (instants[0] < ends)
-        yield from cover(0, instants.size - 1, np.flatnonzero(around))
+        yield from cover(0, instants.size - 1, np.arange(starts.size))
 
 
 def covering_within(
@@ -126,8 +125,9 @@ def covering_within(
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """The instants of [start, end) at which a sum can be largest, ascending, and the indices of
     the windows that cover each."""
-    for instant in np.unique([start, *starts[(start < starts) & (starts < end)]]):
-        yield int(instant), covering(starts, ends, instant)
+    instants = np.unique([start, *starts[(start < starts) & (starts < end)]])
+    for place, near in covering_each(starts, ends, instants):
+        yield int(instants[place]), near
 
 
 def _sums_until(times: Ints, amounts: Ints, instants: Ints) -> Ints:
@@ -296,14 +296,14 @@ def tight(
 def _tight(
     rounds: tuple[tuple[RoundLoss, int], ...], delta: Fraction, cells: int
 ) -> Fraction | None:
-    plain = basic((loss.cost, count) for loss, count in rounds)
     if any(loss.cost.epsilon is None for loss, _ in rounds):
         return None
-    enough = plain.epsilon is not None and plain.delta is not None and plain.delta <= delta
+    plain, candidates = basic((loss.cost, count) for loss, count in rounds), []
     total = sum(count for _, count in rounds)
-    if not rounds or (total == 1 and enough):
-        return plain.epsilon
-    candidates = [plain.epsilon] if enough and plain.epsilon is not None else []
+    if plain.epsilon is not None and plain.delta is not None and plain.delta <= delta:
+        if total <= 1:
+            return plain.epsilon
+        candidates.append(plain.epsilon)
     if (in_rho := _in_rho(rounds, delta)) is not None:
         candidates.append(in_rho)
     spare_delta = float(delta) * (1 - _RELATIVE) - _margin(total)
@@ -399,13 +399,11 @@ def _numerical(rounds: tuple[tuple[RoundLoss, int], ...], spare_delta: float, ce
     for loss, count in rounds:
         for values, masses, infinite in _atoms(loss):
             kinds.append((values, masses, infinite, count))
-    tops = [float(values[0]) for values, _, _, _ in kinds]
-    if max(tops) > _LARGEST_EPSILON:
+    tops = np.array([values[0] for values, _, _, _ in kinds])
+    if tops.max() > _LARGEST_EPSILON:
         return math.inf
-    counts = [count for _, _, _, count in kinds]
-    spread = math.sqrt(sum(count * top**2 for top, count in zip(tops, counts, strict=True)))
-    reach = sum(count * top for top, count in zip(tops, counts, strict=True))
-    step = min(2 * reach, _DEVIATIONS * spread) / cells
+    counts = np.array([count for _, _, _, count in kinds])
+    step = float(min(2 * (counts @ tops), _DEVIATIONS * math.sqrt(counts @ tops**2))) / cells
     composed: Any = None
     for values, masses, infinite, count in kinds:
         lowest, probabilities = _on_grid(values, masses, step)
@@ -468,7 +466,7 @@ LARGEST_EPSILON: Final = 10**4
 STATED_DELTA: Final = Fraction(1, 10**6)
 """The delta at which a rho is stated as an epsilon, where none is given."""
 _SMALLEST: Final = Fraction(SMALLEST_DELTA)
-_KEPT: Final = 1 - Fraction(1, 10**9)
+_KEPT: Final = 1 - Fraction(1, NANO)
 """How much of a limit's delta is used: floats err by less than the rest."""
 
 
@@ -503,7 +501,7 @@ class ZcdpLimit(NamedTuple):
             places = waiting.pop()
             if not places.size:
                 continue
-            middle = int(np.partition(delta[places], places.size // 2)[places.size // 2])
+            middle = int(np.sort(delta[places])[places.size // 2])
             above = rho[places] > self.most_rho(middle)
             over[places[above & (delta[places] >= middle)]] = True
             waiting.append(places[above & (delta[places] < middle)])
@@ -511,20 +509,17 @@ class ZcdpLimit(NamedTuple):
         return over
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=4096)
 def _most_rho(limit: ZcdpLimit, spent_delta: int) -> int:
     spare_delta = limit.delta * _KEPT - Fraction(spent_delta, FEMTO)
     if spare_delta < _SMALLEST:
         return 0 if spare_delta >= 0 else -1  # without rho there is no delta
-    most, epsilon = math.nextafter(float(spare_delta), 0.0), float(limit.epsilon)
+    most, epsilon = float(spare_delta), float(limit.epsilon)
 
     def holds(rho: int) -> bool:
         return zcdp_delta(rho / NANO, epsilon) <= most
 
-    low, high = 0, 1
-    while high < MOST_RHO and holds(high):
-        low, high = high, 2 * high
-    high = min(high, MOST_RHO)  # sums that reach it may be larger than they say
+    low, high = 0, MOST_RHO  # sums that reach it may be larger than they say
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -537,5 +532,5 @@ def stated_epsilon(rho: int, delta: int, at: Fraction = STATED_DELTA) -> Fractio
     spare_delta = at * _KEPT - Fraction(delta, FEMTO)
     if rho >= MOST_RHO or spare_delta < _SMALLEST:
         return None
-    most = math.nextafter(float(spare_delta), 0.0)
-    return Fraction(math.ceil(Fraction(zcdp_epsilon(rho / NANO, most)) * 10**6), 10**6)
+    epsilon = Fraction(zcdp_epsilon(rho / NANO, float(spare_delta)))
+    return Fraction(math.ceil(epsilon * MICRO), MICRO)

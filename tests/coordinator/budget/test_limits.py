@@ -34,6 +34,7 @@ def test_a_limit_is_for_ever_and_about_curators_unless_it_says_otherwise() -> No
         {"epsilon": "1", "period_s": 60},
         {"epsilon": "1", "period_s": 10 * 366 * 86_400},
         {"epsilon": "1", "unit": "record"},
+        {"epsilon": "10000", "delta": "0.5", "currency": "zcdp"},
     ],
 )
 def test_what_a_limit_may_say(fields: dict[str, Any]) -> None:
@@ -69,6 +70,7 @@ def test_changing_one_curators_limits_leaves_the_others() -> None:
     assert (everyone.deployment, everyone.curators) == ((second,), limits.curators)
     other_order = Limits((first,)).changed(1, (third,)).changed(2, (second,))
     assert limits.canonical() == other_order.canonical() != everyone.canonical()
+    assert Limits.from_bytes(limits.to_bytes()) == limits
     document = json.loads(limits.canonical())
     assert [item["epsilon"] for item in document["curators"]["2"]] == ["2"]
     assert [item["epsilon"] for item in document["deployment"]] == ["1"]

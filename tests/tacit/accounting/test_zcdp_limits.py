@@ -17,6 +17,7 @@ from tests.property_examples import examples
 MILLIONTH = Fraction(1, 10**6)
 YEAR = ZcdpLimit(Fraction(8), MILLIONTH)
 DAY = ZcdpLimit(Fraction(1), MILLIONTH)
+LEAST = Fraction(SMALLEST_DELTA) / (1 - Fraction(1, 10**9))
 
 
 def kept(limit: ZcdpLimit, rho: int, delta: int) -> bool:
@@ -48,30 +49,35 @@ def test_the_largest_rho_holds_and_one_more_does_not(
         assert not kept(limit, 0, spent)
         return
     assert kept(limit, most, spent)
-    # A little more than one more: the minimum over orders is found to 12 digits.
-    assert not kept(limit, most + 2 + most // 10**11, spent)
+    # Of large figures a little more than one more: the minimum over orders is found to 12 digits.
+    assert not kept(limit, most + 1 + most // 10**9, spent)
 
 
 def test_deltas_that_are_spent_leave_less_and_all_of_it_leaves_nothing() -> None:
     most = [YEAR.most_rho(spent) for spent in (0, 1, 10**3, 10**8, 10**9 - 2, 10**9 - 1, 10**9)]
     assert most == sorted(most, reverse=True)
     assert most[-2:] == [0, -1]
+    few = ZcdpLimit(Fraction(8), Fraction(2, 10**15))
+    assert few.most_rho() == few.most_rho(0) > few.most_rho(1)
     tiny = ZcdpLimit(Fraction(8), Fraction(1, 10**400))
     assert tiny.most_rho() == 0  # floats know no such delta
+    assert ZcdpLimit(Fraction(8), LEAST).most_rho() > 0
 
 
 def test_the_bounds_of_a_limit() -> None:
     assert ZcdpLimit(Fraction(0), MILLIONTH).most_rho() <= 1
     most = ZcdpLimit(Fraction(LARGEST_EPSILON), Fraction(999, 1000)).most_rho()
-    assert LARGEST_EPSILON * NANO < most < MOST_RHO
+    assert 10**4 * NANO == LARGEST_EPSILON * NANO < most < MOST_RHO
     assert ZcdpLimit(Fraction(LARGEST_EPSILON), 1 - Fraction(1, 10**8)).most_rho() < MOST_RHO
 
 
 @examples(60)
-@given(st.lists(st.tuples(st.integers(0, 2 * 10**9), st.integers(0, 12)), max_size=30))
-def test_many_sums_are_compared_as_each_alone(sums: list[tuple[int, int]]) -> None:
-    rho = np.array([each for each, _ in sums], np.int64)
-    delta = np.array([10**9 if step == 12 else step * 10**8 // 2 for _, step in sums], np.int64)
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(0, 12)), max_size=30))
+def test_many_sums_are_compared_as_each_alone(sums: list[tuple[int, int, int]]) -> None:
+    """Each rho is the largest for one of the deltas, or one more."""
+    deltas = [*range(0, 6 * 10**8, 10**8 // 2), 10**9]
+    rho = np.array([YEAR.most_rho(deltas[at]) + more for at, more, _ in sums], np.int64)
+    delta = np.array([deltas[step] for *_, step in sums], np.int64)
     over = YEAR.exceeded(rho, delta)
     assert over.tolist() == [
         one > YEAR.most_rho(other) for one, other in zip(rho.tolist(), delta.tolist(), strict=True)
@@ -88,5 +94,6 @@ def test_a_rho_is_stated_as_the_least_limit_that_admits_it(rho: int, delta: int)
 
 def test_nothing_is_stated_of_what_no_epsilon_covers() -> None:
     assert stated_epsilon(MOST_RHO, 0) is None
-    assert stated_epsilon(1, 10**9) is None
+    assert stated_epsilon(1, 10**9 - 1) is None
     assert stated_epsilon(1, 0, Fraction(0)) is None
+    assert stated_epsilon(1, 0, LEAST) is not None
