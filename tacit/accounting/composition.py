@@ -117,7 +117,8 @@ def covering_each(
             yield from cover(middle + 1, last, near)
 
     if instants.size:
-        yield from cover(0, instants.size - 1, np.arange(starts.size))
+        around = (starts <= instants[-1]) & (instants[0] < ends)
+        yield from cover(0, instants.size - 1, np.flatnonzero(around))
 
 
 def covering_within(

@@ -50,7 +50,7 @@ def test_the_largest_rho_holds_and_one_more_does_not(
         return
     assert kept(limit, most, spent)
     # Of large figures a little more than one more: the minimum over orders is found to 12 digits.
-    assert not kept(limit, most + 1 + most // 10**9, spent)
+    assert not kept(limit, most + 1 + most // 10**11, spent)
 
 
 def test_deltas_that_are_spent_leave_less_and_all_of_it_leaves_nothing() -> None:
