@@ -138,7 +138,10 @@ class CuratorSettings(ConsoleSettings):
         default=1000, ge=0, description="Row errors that an import lists; all are counted."
     )
     policy_period_s: int = Field(
-        default=86_400, ge=60, description="Budget period, until an operator sets a policy."
+        default=86_400,
+        ge=60,
+        le=366 * 86_400,
+        description="Budget period, until an operator sets a policy.",
     )
     policy_epsilon: str = Field(
         default=CURATORS_DAY_EPSILON,

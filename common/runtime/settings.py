@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
@@ -25,6 +25,9 @@ from tacit.report.statements import is_loopback
 
 LAST_BACKUP: Final = "last-backup"
 """A file in the data directory whose time of change is that of the last backup."""
+LONGEST_S: Final = 10**10
+MOST_BYTES: Final = 1 << 60
+"""Above these (300 years, an exbibyte) dates and limits of the system overflow."""
 
 
 class LimitSettings(BaseSettings):
@@ -197,6 +200,14 @@ class ServiceSettings(LimitSettings, TlsSettings):
         description="PEM file of the authorities one of which must have signed a caller's "
         "certificate (mutual TLS); needs `tls_certificate`.",
     )
+
+    @field_validator("*")
+    @classmethod
+    def _within_what_can_be_counted(cls, value: Any, field: ValidationInfo) -> Any:
+        for ending, most in (("_s", LONGEST_S), ("_bytes", MOST_BYTES)):
+            if str(field.field_name).endswith(ending) and value is not None and value > most:
+                raise ValueError(f"at most {most}")
+        return value
 
     @field_validator("data_dir")
     @classmethod

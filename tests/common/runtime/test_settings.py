@@ -1,6 +1,7 @@
 """Settings from the environment and secrets from files."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field, SecretStr, ValidationError
@@ -63,6 +64,17 @@ def test_refusals_do_not_repeat_the_secret(monkeypatch: pytest.MonkeyPatch) -> N
     assert "4711" not in str(refused.value)
     with pytest.raises(ValidationError):
         Probe(operator_token=TOKEN, tls_key="key.pem")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"header_timeout_s": "inf"}, {"header_timeout_s": 2e10}, {"max_body_bytes": 1 << 61}],
+)
+def test_what_overflows_a_date_or_a_limit_of_the_system_is_refused(setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(ValidationError, match=name):
+        Probe(**setting)
+    assert Probe(header_timeout_s=1e10, max_body_bytes=1 << 60).max_body_bytes == 1 << 60
 
 
 def test_every_field_is_described_and_frozen() -> None:
