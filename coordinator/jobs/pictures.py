@@ -26,8 +26,6 @@ from coordinator.jobs.results import Results
 
 log = get_logger("tacit.jobs")
 
-DRAWING_S: Final = 60.0
-"""The time after which a drawing is given up."""
 MOST_WAITING: Final = 32
 """Jobs whose plots wait to be drawn."""
 KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -83,11 +81,10 @@ class Pictures:
                 plots = await asyncio.to_thread(_values, place, document["plots"])
                 if plots is None:  # another drawing ended meanwhile
                     return
-                drawing = self._apart.run(all_drawn, document["algorithm"], plots)
-                pictures = await asyncio.wait_for(drawing, DRAWING_S)
+                pictures = await self._apart.run(all_drawn, document["algorithm"], plots)
                 await asyncio.to_thread(_keep, place, pictures)
             except Exception as error:
-                if not isinstance(error, OSError) or isinstance(error, TimeoutError):
+                if not isinstance(error, OSError):
                     self._failed.add(job_id)  # until the service starts again
                 log.error("plots_not_drawn", job=job_id, **describe(error))
                 raise PlotNotDrawn("drawing failed; its values are in the archive") from None
