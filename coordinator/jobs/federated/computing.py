@@ -80,16 +80,16 @@ def aggregated(
     offered: int,
 ) -> Outcome:
     """The outcome of a job by reports. stored: (curator, record, report) in order."""
-    found = catalogue.find(algorithm)
-    assert found.reports is not None
+    contract = catalogue.find(algorithm)
+    assert contract.reports is not None
     reports = [
         (user, Report.model_validate_json(text))
         for user, (_, of_user) in enumerate(itertools.groupby(stored, key=lambda row: row[:2]))
         for *_, text in of_user
     ]
     collected = Collected(reports, offered, columns)
-    parameters = found.params.model_validate_json(params)
-    return found.reports.aggregate(parameters, stance, collected, _WithoutNoise())
+    parameters = contract.params.model_validate_json(params)
+    return contract.reports.aggregate(parameters, stance, collected, _WithoutNoise())
 
 
 @dataclass(frozen=True)
