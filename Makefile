@@ -45,7 +45,7 @@ $(PARTS): test-part-%:
 	  failed=$$?; cat build/$@.log; exit $$failed
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties; ROOMS=tests/tacit for some
-	$(PYTEST) -n 5 --dist loadfile -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
+	$(PYTEST) -n 3 --dist loadfile -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
 
 test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, other examples of properties
 	$(PYTEST) -n 2 --dist loadfile -m release

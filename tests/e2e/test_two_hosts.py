@@ -4,6 +4,7 @@ back, or is slow: rounds end with the whole sum or without one, none hangs, and 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -64,6 +65,18 @@ async def is_whole(it: World, query: dict[str, Any], name: str) -> None:
     assert Decimal((await it.result(round_id))["result"]["sum"]) == SUM
 
 
+async def opened_in_a_cut(it: World, link: Link, query: dict[str, Any], name: str) -> str:
+    """A round whose curators answer only once the link is cut."""
+    curator = it.running.processes["curator"]
+    curator.send_signal(signal.SIGSTOP)
+    try:
+        round_id = await it.open({**query, "name": name})
+        link.cut()
+    finally:
+        curator.send_signal(signal.SIGCONT)
+    return round_id
+
+
 async def until_seen(it: World, said: str) -> None:
     """Wait until the coordinator's readiness says this of the aggregators."""
 
@@ -87,8 +100,7 @@ async def test_a_cut_in_the_middle_of_a_round_ends_it_and_costs_nothing_later(
     hosts: Hosts,
 ) -> None:
     it, link = hosts
-    round_id = await it.open({**ADDITIVE, "name": "cut"})
-    link.cut()
+    round_id = await opened_in_a_cut(it, link, ADDITIVE, "cut")
     try:
         found = await it.finish(round_id)
         assert found["state"] == "aborted", found
@@ -103,8 +115,7 @@ async def test_a_cut_in_the_middle_of_a_round_ends_it_and_costs_nothing_later(
 async def test_a_quorum_goes_on_without_the_other_host(hosts: Hosts) -> None:
     it, link = hosts
     await is_whole(it, SHAMIR, "quorum")
-    round_id = await it.open({**SHAMIR, "name": "quorum-in-a-cut"})
-    link.cut()
+    round_id = await opened_in_a_cut(it, link, SHAMIR, "quorum-in-a-cut")
     try:
         found = await it.finish(round_id)
     finally:
