@@ -62,7 +62,7 @@ COMMON: dict[str, Any] = {
     "privacy_unit": "curator",
     "sharing": "additive",
     "n_max": 100_000,
-    "deadline_s": 20,
+    "deadline_s": 60,
 }
 FIRST_EPSILON = "0.5"
 """Of the round that is shown alone: a curator's day (`TACIT_POLICY_EPSILON`) has room for two."""
