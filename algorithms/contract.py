@@ -64,7 +64,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class SequentialContext:
-    """A context for tests, reproductions and simulations: processes blocks sequentially.
+    """A context without workers: processes blocks sequentially.
 
     `seed`: 32 secret bytes; None takes seeded streams, which protect nobody.
     """

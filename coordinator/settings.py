@@ -176,7 +176,12 @@ class CoordinatorSettings(ConsoleSettings):
     job_memory_bytes: int = Field(
         default=4 * 1024**3, gt=0, description="Memory that one job may take."
     )
-    job_wall_s: float = Field(default=86400.0, gt=0, description="Longest run of one attempt.")
+    job_wall_s: float = Field(
+        default=86400.0,
+        gt=0,
+        description="Longest run of one attempt; of a job over curators, the most processor time "
+        "of its outcome.",
+    )
     job_outcome_bytes: int = Field(
         default=1024**3, gt=0, description="Largest result that a job may have."
     )

@@ -277,7 +277,9 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 def _answered(question: bytes) -> bytes:
     seconds, memory_bytes, work, arguments = pickle.loads(question)  # noqa: S301 - of our parent
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most_bytes = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, hard))
     used = sum(os.times()[:2])
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used + seconds), hard))

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from algorithms import catalogue
-from algorithms.contract import Block, Collected, Outcome, Part, Stance
+from algorithms.contract import Collected, Outcome, SequentialContext, Stance
 from common.runtime.compute_processes import Apart
 from coordinator.settings import CoordinatorSettings
 from tacit.protocol.federation import Report
@@ -47,11 +46,9 @@ class Computing:
         """End the computations of all other jobs, which were cancelled, or ended by another
         replica."""
         for job_id in self._tasks.keys() - set(running):
-            self._end(self._tasks.pop(job_id))
-
-    def _end(self, task: asyncio.Task[Outcome]) -> None:
-        if not task.cancel() and not task.cancelled():
-            task.exception()  # nobody asks for it any more
+            task = self._tasks.pop(job_id)
+            if not task.cancel():
+                task.exception()  # it has ended, and nobody asks for it any more
 
     async def stop(self) -> None:
         """End every computation; the next start begins them again."""
@@ -92,19 +89,9 @@ def aggregated(
     return contract.reports.aggregate(parameters, stance, collected, _WithoutNoise())
 
 
-@dataclass(frozen=True)
-class _WithoutNoise:
+class _WithoutNoise(SequentialContext):
     """The context of an aggregation: the reports have their noise already."""
 
     def noise(self, stage: str, block: int = 0) -> NoiseSource:  # noqa: ARG002
         """There is none."""
         raise AssertionError("reports are perturbed already")
-
-    def progress(self, fraction: float, stage: str) -> None:
-        """Do nothing: a process is ended from outside."""
-
-    def map_blocks(
-        self, function: Callable[[Block], Part], blocks: Iterable[Block]
-    ) -> Sequence[Part]:
-        """In sequence."""
-        return [function(block) for block in blocks]
