@@ -93,11 +93,13 @@ async def test_a_part_that_never_froze_is_asked_again_and_the_others_stand(it: S
     wire.fault = fault
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
     async with asyncio.timeout(120):
-        names: list[str] = []
-        while len(names) < PARTS:
-            await asyncio.sleep(0.05)
-            shown = (await it.house.ask("GET", "/v1/rounds?state=open")).json()["rounds"]
-            names = [each["statement"]["round"] for each in shown]
+        # All four are open, and both curators have entered them before one is aborted.
+        for name, debited in before.items():
+            while len(await debits(it, name)) < debited + 1 + PARTS:
+                await asyncio.sleep(0.05)
+    shown = (await it.house.ask("GET", "/v1/rounds?state=open")).json()["rounds"]
+    names = [each["statement"]["round"] for each in shown]
+    assert len(names) == PARTS
     answer = await it.house.ask("POST", f"/v1/rounds/{names[1]}/abort")
     assert answer.status_code < 300, answer.text
     wire.fault = lambda _method, _path: None
