@@ -130,6 +130,14 @@ async def told_once(
     return [each["round"] for _, each in stream[:-2]]
 
 
+async def entered(it: Site, before: dict[str, int], rounds: int) -> None:
+    """Wait until the ledger of each of these curators has so many rounds more than before."""
+    async with asyncio.timeout(120):
+        for name, debited in before.items():
+            while len(await debits(it, name)) < debited + rounds:
+                await asyncio.sleep(0.05)
+
+
 def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in names}
 
@@ -343,11 +351,13 @@ async def test_a_round_that_never_froze_is_asked_again_and_counts_once(it: Site)
     wire = it.house.wires[0]  # it is asked first whether it holds all
     wire.fault = lambda _method, path: "request" if path.endswith("/pieces") else None
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
-    for _ in range(2):
+    for attempt in range(2):
         first = await waiting(it, 11)
+        await entered(it, before, 1 + attempt)
         answer = await it.house.ask("POST", f"/v1/rounds/{first}/abort")
         assert answer.status_code < 300, answer.text
     assert await waiting(it, 11) != first
+    await entered(it, before, 3)
     wire.fault = lambda _method, _path: None
     found = await it.result(asked["id"])
     own = sequential_ngram.Parameters(**NGRAMS, epsilon="100")

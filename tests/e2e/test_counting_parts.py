@@ -23,6 +23,7 @@ from tests.e2e.test_counting import (
     LONE,
     NGRAMS,
     debits,
+    entered,
     job,
     told_once,
     without,
@@ -92,11 +93,7 @@ async def test_a_part_that_never_froze_is_asked_again_and_the_others_stand(it: S
 
     wire.fault = fault
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
-    async with asyncio.timeout(120):
-        # All four are open, and both curators have entered them before one is aborted.
-        for name, debited in before.items():
-            while len(await debits(it, name)) < debited + 1 + PARTS:
-                await asyncio.sleep(0.05)
+    await entered(it, before, 1 + PARTS)
     shown = (await it.house.ask("GET", "/v1/rounds?state=open")).json()["rounds"]
     names = [each["statement"]["round"] for each in shown]
     assert len(names) == PARTS
