@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from cli.services.deployment import Deployment, Running
 from cli.services.up import service_settings
@@ -25,6 +25,10 @@ PICTURES = Path(os.environ.get("TACIT_TEST_PICTURES", "build/pictures"))
 SHOWN = PICTURES / "docs"
 """Those of the documentation: `make pictures` puts them into docs/pictures/console."""
 
+
+WAIT_MS = 120_000
+"""On a busy machine a browser checks an answer for longer than Playwright waits by itself."""
+expect.set_options(timeout=WAIT_MS)
 
 LIMITS = '{"limits": [{"epsilon": "40", "period_s": 60}]}'
 """After the demo's round of the paper stance only a later period has anything left."""
@@ -82,9 +86,15 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def state(site: Site, chromium: Browser) -> Any:
     """The cookies of an operator who came by `tacit console`."""
+    return signed_in(chromium, site.sign_in_address())
+
+
+def signed_in(chromium: Browser, address: str) -> Any:
+    """The cookies of who opened this address of `tacit console`."""
     context = chromium.new_context()
+    context.set_default_timeout(WAIT_MS)
     page = context.new_page()
-    page.goto(site.sign_in_address())
+    page.goto(address)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/console")
     found = context.storage_state()
@@ -133,6 +143,7 @@ def windows(chromium: Browser, site: Site, state: Any) -> Iterator[Any]:
             java_script_enabled=script,
             storage_state=state,
         )
+        context.set_default_timeout(WAIT_MS)
         opened.append((context, Window(context, site)))
         return opened[-1][1]
 

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from cli.services.deployment import ServiceAddress
-from tests.browser.conftest import PICTURES
+from tests.browser.conftest import PICTURES, WAIT_MS
 from tests.e2e.nginx import PREFIX, Behind, behind_nginx, nginx
 from tests.rules import energy_sum
 
@@ -35,7 +35,7 @@ QUERY = energy_sum(
     aggregators=2,
     min_participants=3,
     n_max=100,
-    deadline_s=20,
+    deadline_s=60,
 )
 
 
@@ -101,6 +101,7 @@ def a_round(behind: Behind) -> str:
 @pytest.fixture
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     made = chromium.new_context(ignore_https_errors=True)
+    made.set_default_timeout(WAIT_MS)
     yield made
     made.close()
 

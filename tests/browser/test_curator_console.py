@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from cli.services.deployment import Deployment
-from tests.browser.conftest import PICTURES, SHOWN, Site, windows
+from tests.browser.conftest import PICTURES, SHOWN, Site, signed_in, windows
 from tests.browser.test_console import LOOKS, violations
 
 pytestmark = pytest.mark.slow
@@ -26,14 +26,7 @@ def curators(site: Site) -> Site:
 @pytest.fixture(scope="module")
 def operator(curators: Site, chromium: Browser) -> Any:
     """The cookies of the process' operator, who came by `tacit console --curator`."""
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(curators.command("console", "--curator", "--no-open").strip())
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console")
-    found = context.storage_state()
-    context.close()
-    return found
+    return signed_in(chromium, curators.command("console", "--curator", "--no-open").strip())
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 
 from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from docs.generate import SERVICES
+from tests.browser.conftest import WAIT_MS
 
 pytestmark = [pytest.mark.slow]
 
@@ -35,13 +36,14 @@ def test_the_api_is_read_and_tried(
     service = services[kind]
     token = (Path(service.directory) / "operator.token").read_text().strip()
     page = chromium.new_page()
+    page.set_default_timeout(WAIT_MS)
     said, asked = list[str](), list[str]()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{service.url}/docs")
     tokens = page.locator("#operations-tokens-list_tokens")
-    tokens.wait_for(timeout=60_000)
+    tokens.wait_for()
     page.click("button.authorize")
     page.fill(".auth-container input", token)
     page.click(".auth-btn-wrapper button.authorize")
@@ -49,7 +51,7 @@ def test_the_api_is_read_and_tried(
     tokens.locator(".opblock-summary-control").click()
     tokens.locator("button.execute").click()
     answer = tokens.locator(".live-responses-table .response")
-    answer.wait_for(timeout=60_000)
+    answer.wait_for()
     assert answer.locator(".response-col_status").inner_text().startswith("200")
     assert '"scopes"' in answer.inner_text()
     assert said == []

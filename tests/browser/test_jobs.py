@@ -77,10 +77,10 @@ def test_a_file_becomes_a_result(window: Any, tmp_path: Path) -> None:
             for route in held:
                 route.continue_()
             page.unroute("**/live?wait_s=0")
-        expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=120_000)
+        expect(page.get_by_role("heading", name="Result")).to_be_visible()
         picture = page.locator("figure img").first
         expect(picture).to_be_visible()
-        assert picture.evaluate("each => each.complete && each.naturalWidth > 0")
+        assert picture.evaluate("each => each.decode().then(() => each.naturalWidth > 0)")
         assert violations(page) == []
         links.append(page.url.partition("?")[0])
     page.goto(links[0])

@@ -23,7 +23,7 @@ QUERY = energy_sum(
     epsilon="1",
     min_participants=3,
     n_max=100,
-    deadline_s=20,
+    deadline_s=60,
 )
 GONE = "00000000-0000-0000-0000-000000000000"
 IN_QUERIES: list[tuple[dict[str, Any], str]] = [

@@ -34,7 +34,7 @@ async def rounds(it: Site) -> list[str]:
     """Two released rounds of two queries."""
     found = []
     for name in ("first", "second"):
-        asked = query(**NOISY, name=name, min_participants=3, deadline_s=20)
+        asked = query(**NOISY, name=name, min_participants=3, deadline_s=60)
         opened = await it.house.open(asked)
         assert (await it.house.finish(opened))["state"] == "released"
         found.append(opened.id)
@@ -121,7 +121,7 @@ async def test_a_changed_transcript_is_refused(
 async def test_who_gave_nothing_has_nothing_to_check(it: Site) -> None:
     stop = {"stopped": True}
     await it.own("PUT", "/v1/curators/house-3/stop", stop)
-    opened = await it.house.open(query(**NOISY, name="third", min_participants=2, deadline_s=20))
+    opened = await it.house.open(query(**NOISY, name="third", min_participants=2, deadline_s=60))
     assert (await it.house.finish(opened))["state"] == "released"
     for name, problem in (("house-3", "not_given"), ("house-2", None)):
         answer = await it.own("GET", f"/v1/curators/{name}/contributions/{opened.id}/transcript")

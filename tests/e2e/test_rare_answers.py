@@ -58,7 +58,7 @@ async def test_an_abort_in_progress_says_so(it: Site, monkeypatch: pytest.Monkey
 
 
 async def test_an_owner_reads_one_answer_and_its_transactions(it: Site) -> None:
-    opened = await it.house.open(query(**NOISY, name="given", min_participants=2, deadline_s=20))
+    opened = await it.house.open(query(**NOISY, name="given", min_participants=2, deadline_s=60))
     assert (await it.house.finish(opened))["state"] == "released"
     found = await owned(it, f"/v1/curators/north/contributions/{opened.id}")
     assert (found["round"], found["state"], found["contributed"]) == (opened.id, "delivered", True)
@@ -85,7 +85,7 @@ async def test_services_show_whose_identities_they_follow(it: Site) -> None:
     await commit(first, KEYS[0])
     await rotate(first, 0)
     look_again(it)
-    opened = await it.house.open(query(**NOISY, name="after", min_participants=2, deadline_s=20))
+    opened = await it.house.open(query(**NOISY, name="after", min_participants=2, deadline_s=60))
     assert (await it.house.finish(opened))["state"] == "released"
     chain = (await it.house.ask("GET", f"/v1/aggregators/{first.id}/identity")).json()
     assert chain["links"]

@@ -60,7 +60,7 @@ async def ended(it: World, query: dict[str, Any], name: str) -> tuple[str, dict[
 
 async def is_whole(it: World, query: dict[str, Any], name: str) -> None:
     """The next round has all curators: nothing before it cost one."""
-    round_id, found = await ended(it, query, name)
+    round_id, found = await ended(it, {**query, "deadline_s": 60}, name)
     assert found["state"] == "released", found
     assert Decimal((await it.result(round_id))["result"]["sum"]) == SUM
 

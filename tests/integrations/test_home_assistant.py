@@ -26,7 +26,7 @@ ASKED: dict[str, Any] = {
     "aggregators": 3,
     "min_participants": 2,
     "n_max": 100,
-    "deadline_s": 15,
+    "deadline_s": 60,
 }
 METER = {
     "device": "sensor.meter_total",

@@ -310,7 +310,7 @@ def test_services_do_the_same_under_events_and_faults(
     running: Running, sharing: dict[str, Any]
 ) -> None:
     population, name = people(25), f"events-{sharing['sharing']}"
-    asked = query(**sharing, name=name, deadline_s=20)
+    asked = query(**sharing, name=name, deadline_s=60)
     rates = Rates(outside=0.2, join=0.4, leave=0.1, refresh=0.2, dropout=0.2, liar=0.1)
     events = list(islice(stream(25, rates, SeededRandom(4)), 4))
     network = Network(delay_s=0.01, loss=0.4, duplicate=0.4, reorder=0.2)
@@ -366,7 +366,7 @@ def test_the_law_of_what_is_released_is_the_services(
     vectors = {"function": "vector_sum", "dimension": 1024, "l1_bound": "2"}
     if noise["sharing"] == "shamir":
         noise = {**noise, "aggregators": 3, "threshold": 2}
-    given = {**vectors, **noise, "min_participants": 3, "deadline_s": 20}
+    given = {**vectors, **noise, "min_participants": 3, "deadline_s": 60}
     name = "-".join((noise.get("validity", "declared"), noise["mechanism"]))
     asked = query(**given, name=name)
     found = through_services(running, f"law-{name}", asked, population, rounds=6)
