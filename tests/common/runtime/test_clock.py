@@ -1,6 +1,6 @@
 """Clocks and the identifiers made from them."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -20,17 +20,6 @@ def test_uuid7_sorts_by_microseconds(start: int, step: int) -> None:
     second = uuid7(ManualClock(from_epoch_microseconds(start + step)))
     assert str(first) < str(second)
     assert first.int >> 80 == start // 1000
-
-
-def test_manual_clock() -> None:
-    clock = ManualClock(datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))))
-    assert clock.now() == datetime(2026, 1, 1, tzinfo=UTC)
-    clock.advance(timedelta(seconds=90))
-    assert (clock.now().minute, clock.monotonic()) == (1, 90.0)
-    with pytest.raises(ValueError, match="back"):
-        clock.advance(timedelta(seconds=-1))
-    with pytest.raises(ValueError, match="aware"):
-        ManualClock(datetime(2026, 1, 1))  # noqa: DTZ001
 
 
 @given(st.datetimes(timezones=st.just(UTC)))

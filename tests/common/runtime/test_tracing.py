@@ -5,26 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from common.runtime.settings import ServiceSettings
 from common.runtime.telemetry import Otlp, Untraced, tracer_of
 from common.web import app as service_app
 from common.web.app import build_app
+from tests.common.web.serving import nothing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@asynccontextmanager
-async def nothing(_: FastAPI) -> Any:
-    yield
 
 
 @pytest.fixture

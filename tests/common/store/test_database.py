@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 import sys
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -220,33 +221,39 @@ async def test_a_reader_sees_one_moment_and_stops_nobody(database: Database) -> 
         assert (await reader.execute(query)).scalar_one() == 1
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_one_connection_serves_every_kind_of_transaction(database_url: str) -> None:
-    """What one kind sets of its connection, the next does not find."""
-    database = open_database(database_url, pool_size=1, max_overflow=0)
-    insert, query = text("INSERT INTO t VALUES (1)"), text("SELECT count(*) FROM t")
-    async with database.begin() as transaction:
+@pytest.fixture
+async def single(database_url: str) -> AsyncIterator[Database]:
+    """A database with one connection, and a table."""
+    opened = open_database(database_url, pool_size=1, max_overflow=0)
+    async with opened.begin() as transaction:
         await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
+    yield opened
+    await opened.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_one_connection_serves_every_kind_of_transaction(single: Database) -> None:
+    """What one kind sets of its connection, the next does not find."""
+    insert, query = text("INSERT INTO t VALUES (1)"), text("SELECT count(*) FROM t")
 
     async def fail() -> None:
-        async with database.begin() as transaction:
+        async with single.begin() as transaction:
             await transaction.execute(insert)
             raise KeyError
 
     async def write_while_reading() -> None:
-        async with database.reading() as transaction:
+        async with single.reading() as transaction:
             await transaction.execute(insert)
 
     for _ in range(2):
-        await database.version()
+        await single.version()
         with pytest.raises(DBAPIError, match="read-only transaction"):
             await write_while_reading()
-        await database.version()
+        await single.version()
         with pytest.raises(KeyError):
             await fail()
-        async with database.reading() as transaction:
+        async with single.reading() as transaction:
             assert (await transaction.execute(query)).scalar_one() == 0
-    await database.dispose()
 
 
 async def test_a_read_of_several_statements_sees_one_moment(database: Database) -> None:
@@ -287,37 +294,30 @@ async def test_a_read_of_several_statements_sees_one_moment(database: Database) 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_failed_statement_that_is_passed_over_is_not_acknowledged(
-    database_url: str,
+    single: Database,
 ) -> None:
     """PostgreSQL answers COMMIT of such a transaction with ROLLBACK, and no error."""
-    database = open_database(database_url, pool_size=1, max_overflow=0)
-    async with database.begin() as transaction:
-        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
 
     async def pass_over() -> None:
-        async with database.begin() as transaction:
+        async with single.begin() as transaction:
             await transaction.execute(text("INSERT INTO t VALUES (1)"))
             with suppress(DBAPIError):
                 await transaction.execute(text("SELECT nothing"))
 
     with pytest.raises(PendingRollbackError):
         await pass_over()
-    async with database.reading() as reader:
+    async with single.reading() as reader:
         assert (await reader.execute(text("SELECT count(*) FROM t"))).scalar_one() == 0
-    await database.dispose()
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_who_is_cancelled_leaves_the_pool_whole(database_url: str) -> None:
+async def test_who_is_cancelled_leaves_the_pool_whole(single: Database) -> None:
     """In a statement, between two, and while it waits for a connection: one connection serves all
     that follows, and nothing of what was cancelled is there."""
-    database = open_database(database_url, pool_size=1, max_overflow=0)
-    async with database.begin() as transaction:
-        await transaction.execute(text("CREATE TABLE t (n INTEGER)"))
     written = asyncio.Event()
 
     async def stay(statement: str | None) -> None:
-        async with database.begin() as transaction:
+        async with single.begin() as transaction:
             await transaction.execute(text("INSERT INTO t VALUES (1)"))
             written.set()
             if statement is not None:
@@ -335,30 +335,26 @@ async def test_who_is_cancelled_leaves_the_pool_whole(database_url: str) -> None
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        async with database.reading() as reader:
+        async with single.reading() as reader:
             assert (await reader.execute(text("SELECT count(*) FROM t"))).scalar_one() == 0
-    await database.dispose()
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_connection_that_the_server_ended_is_not_used_again(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    single: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = open_database(database_url, pool_size=1, max_overflow=0)
-
     async def end() -> None:
-        found = await database.read(lambda one: one.execute(text("SELECT pg_backend_pid()")))
+        found = await single.read(lambda one: one.execute(text("SELECT pg_backend_pid()")))
         other = await asyncpg.connect(database_url.replace("+asyncpg", ""))
         await other.execute("SELECT pg_terminate_backend($1, 10000)", found.scalar_one())
         await other.close()
 
     await end()
-    await check(database)  # the end may not have arrived: it would be found by this statement
-    assert await check(database) is None
+    await check(single)  # the end may not have arrived: it would be found by this statement
+    assert await check(single) is None
     monkeypatch.setattr("common.store.postgresql.IDLE_S", 0)
     await end()
-    assert await check(database) is None
-    await database.dispose()
+    assert await check(single) is None
 
 
 async def test_check_of_an_absent_server() -> None:

@@ -4,16 +4,14 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Column, Integer, MetaData, Table, insert, select, text
+from sqlalchemy import Column, Integer, MetaData, Table, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from common.store.database import open_database
 from common.store.group_commit import (
     BATCH_ITEMS,
     GroupCommit,
@@ -231,82 +229,35 @@ async def test_on_a_real_database(database: Database) -> None:
             assert (await transaction.execute(query)).scalar_one() == position * 2
 
     await asyncio.gather(*(one(position) for position in range(100)))
-    with pytest.raises(IntegrityError):
-        await writer.submit((0, 1))
-    assert await writer.submit((100, 7)) == 7
+    asked = map(writer.submit, ((100, 7), (0, 1), (101, 8)))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert answers[::2] == [7, 8]
+    assert isinstance(answers[1], IntegrityError)
     await writer.stop()
-    assert sum(batches) == 102
+    async with database.reading() as transaction:
+        kept = (await transaction.execute(select(rows).order_by(rows.c.position))).all()
+    assert kept == [*((n, 2 * n) for n in range(100)), (100, 7), (101, 8)]
     assert len(batches) < 100
 
 
-async def write(transaction: Transaction, items: Sequence[int]) -> list[int]:
-    for item in items:
-        await transaction.execute(text("INSERT INTO entry VALUES (:n)"), {"n": item})
-        if item < 0:
-            raise ValueError(item)
-    return [10 * item for item in items]
-
-
-async def test_items_share_a_transaction_and_a_bad_one_is_alone(tmp_path: Path) -> None:
-    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
-    async with database.begin() as transaction:
-        await transaction.execute(text("CREATE TABLE entry (n INTEGER)"))
-    writer = GroupCommit(in_transaction(database.begin, write))
-    before = database.counts.writing
-    assert await asyncio.gather(*map(writer.submit, range(BATCH_ITEMS))) == [
-        10 * item for item in range(BATCH_ITEMS)
-    ]
-    assert database.counts.writing - before == 1
-    answers = await asyncio.gather(*map(writer.submit, (101, -1, 102)), return_exceptions=True)
-    assert answers[::2] == [1010, 1020]
-    assert isinstance(answers[1], ValueError)
-    async with database.reading() as transaction:
-        found = list((await transaction.execute(text("SELECT n FROM entry"))).scalars())
-    assert found == [*range(BATCH_ITEMS), 101, 102]
-    await database.dispose()
-
-
-async def test_what_comes_during_a_transaction_goes_with_the_next(tmp_path: Path) -> None:
-    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
-    gate, taken = asyncio.Event(), []
-
-    async def work(_: Transaction, items: Sequence[int]) -> Sequence[int]:
-        taken.append(list(items))
-        await gate.wait()
-        return items
-
-    together = GroupCommit(in_transaction(database.reading, work))
-    first = asyncio.create_task(together.submit(1))
-    while not taken:
-        await asyncio.sleep(0)
-    rest = [asyncio.create_task(together.submit(item)) for item in (2, 3)]
-    await asyncio.sleep(0.01)
-    rest[0].cancel()
-    gate.set()
-    assert await asyncio.gather(first, rest[1]) == [1, 3]
-    assert taken == [[1], [3]]
-    await database.dispose()
-
-
-async def test_who_goes_away_stops_nothing_for_others(tmp_path: Path) -> None:
-    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
-    gate = asyncio.Event()
-
-    async def work(_: Transaction, items: Sequence[int]) -> Sequence[int]:
-        await gate.wait()
-        return items
-
-    queue = GroupCommit(in_transaction(database.reading, work))
-    tasks = [asyncio.create_task(queue.submit(item)) for item in (1, 2)]
+async def test_who_goes_away_stops_nothing_for_others() -> None:
+    """Neither in a transaction nor before: unless `abandoned`, its item is not begun any more."""
+    double = Double(held=True)
+    queue = GroupCommit(in_transaction(double.begin, double.apply))
+    under_way = asyncio.create_task(queue.submit(1))
     await settle()
-    tasks[0].cancel()
+    waiting = [asyncio.create_task(queue.submit(item)) for item in (2, 3)]
     await settle()
-    gate.set()
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(answers[0], asyncio.CancelledError)
-    assert answers[1] == 2
-    assert await queue.submit(3) == 3
-    await database.dispose()
+    under_way.cancel()
+    waiting[0].cancel()
+    await settle()
+    double.gate.set()
+    assert await waiting[1] == 30
+    assert under_way.cancelled()
+    assert double.batches == [[1], [3]]
+    await asyncio.gather(*map(queue.submit, range(BATCH_ITEMS)))
+    assert double.batches[2:] == [[*range(BATCH_ITEMS)]]
+    await queue.stop()
 
 
 async def test_what_waits_when_a_queue_is_cancelled_hears_of_it() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-import pytest
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
 
 from common.store.columns import Instant
@@ -39,13 +38,6 @@ def window(start: int, end: int) -> Window:
 def release(name: str, curators: int, minimum: int = 3) -> Release:
     """A round over the first curators."""
     return Release(name, sets.pack(np.arange(SIZE) < curators), minimum, None)
-
-
-@pytest.fixture
-async def store(database: Database) -> Database:
-    async with database.begin() as transaction:
-        await transaction.run_sync(metadata.create_all)
-    return database
 
 
 async def keep(store: Database, new: Release, over: Window, scope: str = "energy") -> None:

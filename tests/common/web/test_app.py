@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,9 @@ from common.runtime.tls import post_quantum
 from common.web.app import add_readiness, build_app
 from common.web.middleware import ResponseAborted
 from common.web.problems import problem_response
+from tests.common.web.serving import nothing
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
-
-
-@asynccontextmanager
-async def nothing(_: FastAPI) -> AsyncIterator[None]:
-    yield
 
 
 @pytest.fixture

@@ -44,13 +44,6 @@ metadata = MetaData()
 table = token_table(metadata)
 
 
-@pytest.fixture
-async def store(database: Database) -> Database:
-    async with database.begin() as transaction:
-        await transaction.run_sync(metadata.create_all)
-    return database
-
-
 async def issue(
     store: Database,
     clock: ManualClock,

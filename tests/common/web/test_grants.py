@@ -52,13 +52,6 @@ LATER = timedelta(seconds=60)
 HOUSE, OTHER = Identity.generate(), Identity.generate()
 
 
-@pytest.fixture
-async def store(database: Database) -> Database:
-    async with database.begin() as transaction:
-        await transaction.run_sync(metadata.create_all)
-    return database
-
-
 async def issued(store: Database, clock: ManualClock, **fields: Any) -> str:
     """The hash of a fresh grant's secret."""
     request = GrantRequest(**{"party": "house", "kind": PartyKind.HOST, "valid_s": 60, **fields})

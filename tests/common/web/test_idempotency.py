@@ -1,8 +1,8 @@
 """Idempotency keys: replay, reuse, under way, and one transaction with what was created."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from common.web.idempotency import (
     remember,
     request_key,
 )
+from tests.common.web.serving import nothing
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 metadata = MetaData()
@@ -35,19 +36,8 @@ KEY = RequestKey("id", "print")
 
 
 @pytest.fixture
-async def store(database: Database) -> Database:
-    async with database.begin() as transaction:
-        await transaction.run_sync(metadata.create_all)
-    return database
-
-
-@pytest.fixture
 def app(store: Database, clock: ManualClock, tmp_path: Path) -> FastAPI:
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-
-    app = build_app("probe", ServiceSettings(data_dir=tmp_path), lifespan, version="1")
+    app = build_app("probe", ServiceSettings(data_dir=tmp_path), nothing, version="1")
 
     @app.post("/things", status_code=201)
     async def create(request: Request, required: bool = False, fail: bool = False) -> Response:

@@ -16,8 +16,6 @@ from common.store.tokens import (
     end_tokens,
     find_token,
     hash_token,
-    insert_token,
-    mint,
     new_token,
     renew,
     renew_by_identity,
@@ -26,29 +24,9 @@ from common.store.tokens import (
 from common.store.transactions import Database
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
-from tests.common.web.test_auth import metadata, table
+from tests.common.web.test_auth import issue, metadata, table  # noqa: F401 - `store` has them
 
 PARTY = Identity.from_bytes(bytes(range(32)))
-
-
-@pytest.fixture
-async def store(database: Database) -> Database:
-    async with database.begin() as transaction:
-        await transaction.run_sync(metadata.create_all)
-    return database
-
-
-async def issued(
-    store: Database,
-    clock: ManualClock,
-    scope: Scope,
-    subject: str | None,
-    lifetime: timedelta | None = None,
-) -> str:
-    token, record = mint((scope,), clock, subject=subject, lifetime=lifetime)
-    async with store.begin() as transaction:
-        await insert_token(transaction, table, record)
-    return token
 
 
 METER = Holder(Scope.CURATOR, "meter")
@@ -77,9 +55,9 @@ async def good(store: Database, clock: ManualClock, token: str) -> bool:
 
 
 async def test_all_tokens_end_but_the_callers(store: Database, clock: ManualClock) -> None:
-    own, other = [await issued(store, clock, Scope.OPERATOR, None) for _ in range(2)]
-    party = await issued(store, clock, Scope.CURATOR, "meter")
-    device = await issued(store, clock, Scope.DEVICE, "meter")
+    own, other = [await issue(store, clock, Scope.OPERATOR) for _ in range(2)]
+    party = await issue(store, clock, Scope.CURATOR, subject="meter")
+    device = await issue(store, clock, Scope.DEVICE, subject="meter")
     async with store.begin() as transaction:
         kept = await find_token(transaction, table, hash_token(own))
         assert kept is not None
@@ -101,8 +79,10 @@ async def test_all_tokens_end_but_the_callers(store: Database, clock: ManualCloc
 async def test_a_revoked_token_and_a_stale_or_foreign_request_renew_nothing(
     store: Database, clock: ManualClock
 ) -> None:
-    token = await issued(store, clock, Scope.CURATOR, "meter")
-    for_a_day = await issued(store, clock, Scope.CURATOR, "meter", timedelta(days=1))
+    token = await issue(store, clock, Scope.CURATOR, subject="meter")
+    for_a_day = await issue(
+        store, clock, Scope.CURATOR, subject="meter", lifetime=timedelta(days=1)
+    )
     for each in (token, for_a_day):
         with pytest.raises(RenewalRefused, match="good"):
             await renewed(store, clock, each)
@@ -117,7 +97,7 @@ async def test_a_revoked_token_and_a_stale_or_foreign_request_renew_nothing(
     ):
         with pytest.raises(RenewalRefused, match="another"):
             await renewed(store, clock, token, **changes)
-    foreign = await issued(store, clock, Scope.CURATOR, "other")
+    foreign = await issue(store, clock, Scope.CURATOR, subject="other")
     with pytest.raises(RenewalRefused, match="not known"):
         await renewed(store, clock, foreign)
     async with store.begin() as transaction:  # as of a party whose identity forked, or that left
@@ -129,8 +109,8 @@ async def test_a_revoked_token_and_a_stale_or_foreign_request_renew_nothing(
 async def test_who_repeats_a_request_gets_nothing_and_ends_nothing(
     store: Database, clock: ManualClock
 ) -> None:
-    token = await issued(store, clock, Scope.CURATOR, "meter")
-    operator = await issued(store, clock, Scope.OPERATOR, None)
+    token = await issue(store, clock, Scope.CURATOR, subject="meter")
+    operator = await issue(store, clock, Scope.OPERATOR)
     async with store.begin() as transaction:
         await end_tokens(transaction, table, "", clock.now())
     first = await renewed(store, clock, token)
@@ -149,8 +129,8 @@ async def test_who_repeats_a_request_gets_nothing_and_ends_nothing(
 async def test_a_coordinators_token_ends_and_is_renewed_and_an_operators_is_not(
     store: Database, clock: ManualClock
 ) -> None:
-    coordinator = await issued(store, clock, Scope.COORDINATOR, None)
-    operator = await issued(store, clock, Scope.OPERATOR, None)
+    coordinator = await issue(store, clock, Scope.COORDINATOR)
+    operator = await issue(store, clock, Scope.OPERATOR)
     async with store.begin() as transaction:
         await end_renewable(transaction, table, clock.now())
     found = [await good(store, clock, each) for each in (coordinator, operator)]
