@@ -36,6 +36,12 @@ def query(**changes: Any) -> dict[str, Any]:
     return energy_sum(**{"mechanism": "exact", "n_max": 100000, "deadline_s": 300, **changes})
 
 
+NOISY: dict[str, Any] = {
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "collusion": {"aggregators": 2},
+}
+"""Changes that make it one of noise at the aggregators, of which one has to be honest."""
 STEPS = "/v1/rounds/steps"
 
 
@@ -168,6 +174,13 @@ class House:
             headers["Content-Type"] = "application/json"
         return await self.client.request(method, path, headers=headers, **more)
 
+    async def read(self, path: str, **asked: Any) -> dict[str, Any]:
+        """What an operator reads, with these parameters."""
+        answer = await self.ask("GET", path, params=asked)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
     async def pair(self) -> House:
         """Register every aggregator with the coordinator, and the reverse."""
         identity = (await self.client.get("/.well-known/tacit-coordinator")).json()
@@ -192,11 +205,17 @@ class House:
 
     async def enrol(self, sender: Sender) -> Sender:
         """Enrol a party at the coordinator, which gives its number, and at every aggregator."""
-        secret = await self.grant(sender)
-        answer = await self.send_enrolment(self.enrolment(sender, secret))
+        await self.enrolled(sender)
+        return sender
+
+    async def enrolled(self, sender: Sender) -> str:
+        """The same; the token that the coordinator gives it."""
+        answer = await self.send_enrolment(self.enrolment(sender, await self.grant(sender)))
         assert answer.status_code == 201, answer.text
         sender.first = answer.json()["first"]
-        return await self.federation.enrol(sender)
+        await self.federation.enrol(sender)
+        token: str = answer.json()["token"]
+        return token
 
     def enrolment(self, sender: Sender, secret: str, **changes: Any) -> Signed[Enrolment]:
         """A party's signed request to the coordinator."""
@@ -279,8 +298,11 @@ class House:
         await self.federation.fetch_keys(signed.statement.aggregators)
         return Round(self.federation, signed)
 
-    async def finish(self, opened: Round) -> dict[str, Any]:
-        """Wait until a round is finished; what the coordinator says of it."""
+    async def finish(self, opened: Round, by: str | None = None) -> dict[str, Any]:
+        """Wait until a round is finished, `by` an operator's `close` or `abort` or by itself; what
+        the coordinator says of it."""
+        if by is not None:
+            await self.ask("POST", f"/v1/rounds/{opened.id}/{by}")
         tag = ""
         while True:
             answer = await self.ask(
@@ -293,12 +315,17 @@ class House:
             if found["state"] in ("released", "aborted"):
                 return found
 
+    async def released(self, host: Sender, asked: dict[str, Any], **more: Any) -> Round:
+        """A round to which all curators of a host contribute, to its end, which must be a sum."""
+        opened = await self.open(asked, **more)
+        await opened.contribute(host, integers(len(host.curators)))
+        finished = await self.finish(opened)
+        assert finished["state"] == "released", finished
+        return opened
+
     async def result(self, opened: Round) -> dict[str, Any]:
         """The released result."""
-        answer = await self.ask("GET", f"/v1/rounds/{opened.id}/result")
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        return await self.read(f"/v1/rounds/{opened.id}/result")
 
 
 def problem(answer: httpx.Response) -> tuple[int, str]:

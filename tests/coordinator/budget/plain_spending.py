@@ -5,7 +5,6 @@ The product keeps columns and what instants cost; this is what it is compared wi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,21 +19,14 @@ from coordinator.budget.round_charges import (
     ByCurator,
     Price,
     RoundCharge,
-    Spent,
     Totals,
 )
 from coordinator.budget.spending import Figure, worst_of
 from coordinator.models.budget_ledger import MemberSet
-from tacit.accounting.composition import Ints, covering, covering_within, sums_at, worst_instant
+from tacit.accounting.composition import worst_instant
 from tacit.accounting.scenarios import Scenario
 from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
-
-ZERO = Figure(0, 0)
-
-
-def _place(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
-    return UNITS.index(unit), SCENARIOS.index(scenario)
 
 
 class PlainSpending:
@@ -90,85 +82,55 @@ class PlainSpending:
     def sums(
         self, charges: Iterable[RoundCharge], unit: PrivacyUnit, scenario: Scenario
     ) -> ByCurator:
-        by_set: dict[MemberSet, Spent] = {}
-        for charge in charges:
-            amount = charge.amounts.at(*_place(unit, scenario))
-            known = by_set.get(charge.members)
-            by_set[charge.members] = amount if known is None else known.plus(amount)
         totals = Totals(1, self.size)
-        for key, amount in by_set.items():
-            totals.add(key.bits(), amount.at(None))
+        for charge in charges:
+            amount = charge.amounts.at(UNITS.index(unit), SCENARIOS.index(scenario))
+            totals.add(charge.members.bits(), amount.at(None))
         return totals.column(0)
 
     def worst_curator(self, scenario: Scenario) -> Figure:
         return worst_of(self.totals(scenario))
 
     def worst_record(self, scenario: Scenario) -> Figure:
-        """The worst curator at its worst instant, unit record.
-
-        Instants are tried in falling order of what they cost a curator that is in all rounds there,
-        until that cost is no more than the maximum found.
-        """
+        """The worst curator at its worst instant, unit record: of several the one at which most
+        is spent by all, and then the first."""
         charges = list(self.rounds.values())
-        if not charges:
-            return ZERO
-        starts, ends = windows_of(charges)
-        costs = _record_costs(charges, scenario)
-        instants = np.unique(starts)
-        unverified = sums_at(starts, ends, costs.unverified, instants)
-        epsilons = sums_at(starts, ends, costs.epsilon, instants)
-        most = {
-            name: int(sums_at(starts, ends, getattr(costs, name), instants).max())
-            for name in ("delta", "rho", "rho_delta")
-        }
-        figure, seen = ZERO, set()
-        for index in np.lexsort((-epsilons, -unverified)):
-            known = figure.epsilon
-            larger = known is not None and (unverified[index] > 0 or epsilons[index] > known)
-            if not larger and all(value <= getattr(figure, name) for name, value in most.items()):
-                break
-            instant = int(instants[index])
-            inside = [charges[place] for place in covering(starts, ends, instant)]
-            signature = _signature(inside)
-            if signature not in seen:
-                seen.add(signature)
-                found = worst_of(self.sums(inside, PrivacyUnit.RECORD, scenario))
-                figure = _worse(figure, replace(found, instant=instant))
-        return figure
+
+        def all_spend(instant: int) -> tuple[int, int, int]:
+            epsilon, _, unverified, *_ = _costs(_covering(charges, instant), scenario).sum(axis=0)
+            return -unverified, -epsilon, instant
+
+        worst = Figure(0, 0)
+        for instant in sorted({charge.start for charge in charges}, key=all_spend):
+            inside = _covering(charges, instant)
+            found = worst_of(self.sums(inside, PrivacyUnit.RECORD, scenario))
+            worst = _worse(worst, replace(found, instant=instant))
+        return worst
 
 
-def windows_of(charges: Sequence[RoundCharge]) -> tuple[Ints, Ints]:
-    """(k,) the starts and the ends of these rounds' windows, in microseconds since 1970."""
-    starts = np.array([charge.start for charge in charges], np.int64)
-    return starts, np.array([charge.end for charge in charges], np.int64)
+def _covering(charges: Sequence[RoundCharge], instant: int) -> list[RoundCharge]:
+    return [charge for charge in charges if charge.start <= instant < charge.end]
 
 
-def _record_costs(charges: Sequence[RoundCharge], scenario: Scenario) -> Spent:
-    """(k,) what each of these rounds costs a record that it touches."""
-    place = _place(PrivacyUnit.RECORD, scenario)
-    amounts = [charge.amounts for charge in charges]
-    rows = [[part[place] for part in each.parts] for each in amounts]
-    return Spent(*np.array(rows, np.int64).reshape(-1, PARTS).T)
+def _costs(charges: Sequence[RoundCharge], scenario: Scenario) -> Any:
+    """(k, 5) what each of these rounds costs a record that it touches."""
+    place = UNITS.index(PrivacyUnit.RECORD), SCENARIOS.index(scenario)
+    rows = [[part[place] for part in charge.amounts.parts] for charge in charges]
+    return np.array(rows, np.int64).reshape(-1, PARTS)
 
 
 def plain_worst_of_one(charges: Sequence[RoundCharge], scenario: Scenario) -> Figure:
     """One curator at its worst instant, unit record, over the rounds that charge it."""
-    costs, windows = _record_costs(charges, scenario), windows_of(charges)
-    columns = costs.epsilon, costs.delta, costs.rho, costs.rho_delta
-    epsilon, delta, rho, rho_delta = (worst_instant(*windows, column) for column in columns)
+    windows = np.array([(each.start, each.end) for each in charges], np.int64).reshape(-1, 2).T
+    columns = _costs(charges, scenario).T
+    epsilon, delta, unverified, rho, rho_delta = (worst_instant(*windows, each) for each in columns)
     return Figure(
-        None if costs.unverified.any() else epsilon.amount,
+        None if unverified.amount else epsilon.amount,
         delta.amount,
         instant=epsilon.instant,
         rho=rho.amount,
         rho_delta=rho_delta.amount,
     )
-
-
-def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
-    """Equal for rounds of the same members and prices, in the same numbers."""
-    kinds = Counter((item.members, id(item.price), item.credited) for item in charges)
-    return frozenset(kinds.items())
 
 
 def _worse(one: Figure, other: Figure) -> Figure:
@@ -184,68 +146,37 @@ def _worse(one: Figure, other: Figure) -> Figure:
 
 def plain_shortages(limits: Limits, spending: PlainSpending, planned: Planned) -> list[Shortage]:
     """Every limit that the round would exceed; empty if it may be opened."""
-    found = [
-        shortage
-        for limit in limits.deployment
-        if (shortage := _over(limit, spending, planned, planned.members)) is not None
-    ]
+    asked = [(limit, planned.members) for limit in limits.deployment]
     for number, own in limits.curators.items():
-        if number < planned.members.size and planned.members[number]:
-            only = np.zeros_like(planned.members)
-            only[number] = True
-            found += [
-                shortage
-                for limit in own
-                if (shortage := _over(limit, spending, planned, only)) is not None
-            ]
-    return found
+        only = planned.members & (np.arange(planned.members.size) == number)
+        asked += [(limit, only) for limit in own]
+    found = [_over(limit, spending, planned, members) for limit, members in asked]
+    return [shortage for shortage in found if shortage is not None]
 
 
 def _over(
     limit: Limit, spending: PlainSpending, planned: Planned, members: Bits
 ) -> Shortage | None:
-    for instant, charges in _together(limit, spending, planned):
-        spent = _spent(limit, spending, charges)
+    for instant, charges in _together(limit, list(spending.rounds.values()), planned):
+        spent = spending.sums(charges, limit.unit, limit.against)
         shortage = _shortage(limit, planned.price, members, spent)
         if shortage is not None:
-            blocking = _names(spending, charges, shortage.members)
-            return replace(shortage, instant=instant, rounds=blocking)
+            over = shortage.members
+            blocking = [each.round for each in charges if (spending.members_of(each) & over).any()]
+            return replace(shortage, instant=instant, rounds=tuple(blocking))
     return None
 
 
 def _together(
-    limit: Limit, spending: PlainSpending, planned: Planned
-) -> list[tuple[int | None, list[RoundCharge] | None]]:
-    """The groups of earlier rounds that would add up with the new one; None: all."""
-    charges = spending.rounds.values()
-    if limit.unit is PrivacyUnit.CURATOR:
-        if limit.period_s is None:
-            return [(None, None)]
-        size = limit.period_s * 10**6
-        start = planned.now // size * size
-        return [(None, [item for item in charges if start <= item.made < start + size])]
-    start, end = planned.window
-    # Only to save time: the sweep leaves out what covers no instant of the window.
-    overlapping = [item for item in charges if item.start < end and start < item.end]
-    return [
-        (instant, [overlapping[place] for place in places])
-        for instant, places in covering_within(*windows_of(overlapping), start, end)
-    ]
-
-
-def _spent(limit: Limit, spending: PlainSpending, charges: list[RoundCharge] | None) -> ByCurator:
-    if charges is None:
-        return spending.totals(limit.against)
-    return spending.sums(charges, limit.unit, limit.against)
-
-
-def _names(
-    spending: PlainSpending, charges: list[RoundCharge] | None, over: Bits
-) -> tuple[str, ...]:
-    """Which earlier rounds the blocked curators paid for."""
-    known = list(spending.rounds.values()) if charges is None else charges
-    blocked: dict[MemberSet, bool] = {}
-    for item in known:
-        if item.members not in blocked:
-            blocked[item.members] = bool((spending.members_of(item) & over).any())
-    return tuple(item.round for item in known if blocked[item.members])
+    limit: Limit, charges: list[RoundCharge], planned: Planned
+) -> list[tuple[int | None, list[RoundCharge]]]:
+    """The groups of earlier rounds that would add up with the new one."""
+    if limit.unit is PrivacyUnit.RECORD:
+        start, end = planned.window
+        instants = {start, *(each.start for each in charges if start < each.start < end)}
+        return [(instant, _covering(charges, instant)) for instant in sorted(instants)]
+    if limit.period_s is None:
+        return [(None, charges)]
+    size = limit.period_s * 10**6
+    start = planned.now // size * size
+    return [(None, [each for each in charges if start <= each.made < start + size])]

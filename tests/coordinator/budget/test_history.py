@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.budget import spending as instants_module
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limits, Planned, shortages
 from coordinator.budget.round_charges import Price
@@ -193,7 +192,7 @@ def test_bounds_on_what_is_kept_unpacked_or_touched_change_no_figure(
     monkeypatch.setattr(spending_module, "BLOCK", block)
     monkeypatch.setattr(spending_module, "READY_BYTES", 8)
     monkeypatch.setattr(spending_module, "MOST_PENDING", 2)
-    monkeypatch.setattr(instants_module, "MOST_TOUCHED", 2)
+    monkeypatch.setattr(spending_module, "MOST_TOUCHED", 2)
     chance = np.random.default_rng(5)
     book, plain = Spending(), PlainSpending()
     for each in (book, plain):

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete
 
 from cli.budget import _print_limits
 from common.store.transactions import Database
@@ -30,14 +30,6 @@ LOCAL: dict[str, Any] = {
     "aggregators": 1,
     "collusion": {"curators": 0, "aggregators": 1},
 }
-
-
-async def budget(it: House, token: str | None = None, **asked: str) -> dict[str, Any]:
-    more = {} if token is None else {"token": token}
-    answer = await it.ask("GET", "/v1/budget", params=asked, **more)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 async def note(it: House, kind: str, curators: Sequence[str], **more: Any) -> httpx.Response:
@@ -73,12 +65,12 @@ async def test_the_worked_example_event_by_event(house: Houses) -> None:
     """Spec: budget, sections 2 and 7, check 1."""
     async with house(0) as it:
         x_1, x_2, x_3 = [(await it.host(f"x{number}", 1)).curators[0] for number in (1, 2, 3)]
-        assert (await budget(it))["curators"]["undeclared"] == 3
-        assert "declare no epsilon" in (await budget(it))["claimed"]["reason"]
+        assert (await it.read("/v1/budget"))["curators"]["undeclared"] == 3
+        assert "declare no epsilon" in (await it.read("/v1/budget"))["claimed"]["reason"]
         await happens(it, "refreshed", [x_1], **disclosed(1, 2, 3, 4))
         await happens(it, "refreshed", [x_2], **disclosed(5, 6, 7, 8))
         await happens(it, "refreshed", [x_3], **disclosed(1, 1, 1, 27))
-        found = await budget(it)
+        found = await it.read("/v1/budget")
         assert claims(found) == {
             "max_epsilon": ("1", False),
             "sum_epsilon": ("3", True),
@@ -98,17 +90,17 @@ async def test_the_worked_example_event_by_event(house: Houses) -> None:
             "sum_epsilon": ("2", True),
             "unconditional": ("0.8", True),
         }
-        assert claims(await budget(it)) == two
+        assert claims(await it.read("/v1/budget")) == two
         await happens(it, "non_compliant", [x_2])
-        assert {value for value, _ in claims(await budget(it)).values()} == {"inf"}
+        assert {value for value, _ in claims(await it.read("/v1/budget")).values()} == {"inf"}
         await it.restart()
         await happens(it, "cleansed", [x_2])
-        assert claims(await budget(it)) == two
+        assert claims(await it.read("/v1/budget")) == two
         await happens(it, "joined", [x_3])
-        assert claims(await budget(it))["unconditional"] == ("2.7", True)
+        assert claims(await it.read("/v1/budget"))["unconditional"] == ("2.7", True)
 
         analyst = await it.token("analyst")
-        public = await budget(it, analyst)
+        public = (await it.ask("GET", "/v1/budget", token=analyst)).json()
         assert claims(public) == {
             "max_epsilon": ("1", None),
             "sum_epsilon": ("3", True),
@@ -130,7 +122,7 @@ async def test_a_local_query_stands_for_curators_that_declare_nothing(house: Hou
     async with house(1) as it:
         await it.host("gateway", 4)
         created = (await it.ask("POST", "/v1/queries", query(**LOCAL))).json()
-        found = await budget(it, query_id=created["id"])
+        found = await it.read("/v1/budget", query_id=created["id"])
         assert claims(found) == {
             "max_epsilon": ("0.5", None),
             "sum_epsilon": ("2", True),
@@ -138,7 +130,7 @@ async def test_a_local_query_stands_for_curators_that_declare_nothing(house: Hou
         }
         below = query(**LOCAL, name="feeding-in", bounds=["-1", "5"])
         below_zero = (await it.ask("POST", "/v1/queries", below)).json()
-        found = await budget(it, query_id=below_zero["id"])
+        found = await it.read("/v1/budget", query_id=below_zero["id"])
         assert {value for value, _ in claims(found).values()} == {None}
         spread = query(**LOCAL, name="spread", function="variance", resolution="0.1")
         created = await it.ask("POST", "/v1/queries", spread)
@@ -156,13 +148,6 @@ NOISY: dict[str, Any] = {"mechanism": "distributed", "epsilon": "0.5"}
 async def limited(it: House, *limits: dict[str, Any]) -> None:
     answer = await it.ask("PUT", "/v1/budget/limits", {"limits": list(limits)})
     assert answer.status_code == 200, answer.text
-
-
-async def run(it: House, asked: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A round to its end, with the contributions of the host `gateway`."""
-    opened = await it.open(asked, **more)
-    await opened.contribute(it.gateway, integers(len(it.gateway.curators)))
-    return await it.finish(opened)
 
 
 async def opening(it: House, query_id: str, window: dict[str, str] = WINDOW) -> httpx.Response:
@@ -224,31 +209,19 @@ GAUSSIAN: dict[str, Any] = {
 }
 
 
-async def test_gaussian_rounds_at_one_instant_against_a_limit_in_zcdp(
-    house: Houses, database_url: str
-) -> None:
-    """(1, 10^-6) is rho 0.024355: of twelve rounds of 0.0025, by two processes, nine are opened."""
-    async with house(3, database_url) as it, it.replica() as (_, other):
+async def test_gaussian_rounds_against_a_limit_in_zcdp(house: Houses) -> None:
+    """(1, 10^-6) is rho 0.024355: of rounds of 0.0025 nine are opened, and no tenth."""
+    async with house(3) as it:
         await it.host("gateway", 3)
         await limited(it, {"currency": "zcdp", "epsilon": "1", "delta": "0.000001"})
         body = query(**{**NOISY, **GAUSSIAN})
         asked = {name: value for name, value in body.items() if value is not None}
-        answer = await it.ask("POST", "/v1/queries", asked)
-        assert answer.status_code == 201, answer.text
-        created = answer.json()
-
-        def window(hour: int) -> bytes:
-            span = {"start": f"2026-11-0{1 + hour // 12}T{hour % 12:02}:00:00Z"}
-            span["end"] = f"2026-11-0{1 + hour // 12}T{hour % 12 + 1:02}:00:00Z"
-            return json.dumps({"query_id": created["id"], "window": span}).encode()
-
-        answers = await asyncio.gather(
-            *(answered((it.client, other)[hour % 2], window(hour)) for hour in range(12))
-        )
-        statuses = sorted(answer.status_code for answer in answers)
-        assert statuses == [201] * 9 + [409] * 3, [answer.text for answer in answers]
-        refused = next(answer for answer in answers if answer.status_code == 409)
-        (refusal,) = refused.json()["limits"]
+        created = (await it.ask("POST", "/v1/queries", asked)).json()
+        for hour in range(9):
+            start, end = (f"2026-11-01T{each:02}:00:00Z" for each in (hour, hour + 1))
+            answer = await opening(it, created["id"], {"start": start, "end": end})
+            assert answer.status_code == 201, answer.text
+        (refusal,) = (await opening(it, created["id"], LATER)).json()["limits"]
         assert refusal["limit"]["currency"] == "zcdp"
         assert (refusal["asked"]["rho"], refusal["spent"]["rho"]) == ("0.0025", "0.0225")
         # The same debits, by their (epsilon, delta): also what a limit in epsilon sees.
@@ -259,20 +232,18 @@ async def test_a_release_charges_who_came_and_an_abort_who_might_have(house: Hou
     async with house(3) as it:
         host, late = await it.host("gateway", 4), await it.host("late", 2)
         opened = await it.open(query(**NOISY))
-        assert (await budget(it))["released"]["rounds"] == 1
+        assert (await it.read("/v1/budget"))["released"]["rounds"] == 1
         one = (await it.ask("GET", "/v1/budget/curators/late.0")).json()
         assert {row["key"]: row["epsilon"] for row in one["spent"]["curator"]}["e"] == "0.5"
         await opened.contribute(host, integers(4))
-        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        assert (await it.finish(opened))["state"] == "released"
+        assert (await it.finish(opened, by="close"))["state"] == "released"
         assert (await it.ask("GET", "/v1/budget/curators/late.1")).json()["spent"]["rounds"] == 0
         came = (await it.ask("GET", "/v1/budget/curators/gateway.3")).json()
         assert {row["key"]: row["epsilon"] for row in came["spent"]["curator"]}["e"] == "0.5"
         assert late.first == 64
 
         again = await it.open(query(**NOISY))
-        await it.ask("POST", f"/v1/rounds/{again.id}/abort")
-        assert (await it.finish(again))["state"] == "aborted"
+        assert (await it.finish(again, by="abort"))["state"] == "aborted"
         after = {
             row["key"]: row["epsilon"]
             for row in (await it.ask("GET", "/v1/budget/curators/late.1")).json()["spent"][
@@ -289,25 +260,23 @@ async def test_an_abort_without_enough_statements_is_a_debit(house: Houses) -> N
         await it.host("gateway", 3)
         opened = await it.open(asked)
         it.wires[2].fault = lambda _, path: "request" if path.endswith("/abort") else None
-        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
-        assert (await it.finish(opened))["state"] == "aborted"
-        found = {row["key"]: row for row in (await budget(it))["released"]["curator"]}
+        assert (await it.finish(opened, by="abort"))["state"] == "aborted"
+        found = {row["key"]: row for row in (await it.read("/v1/budget"))["released"]["curator"]}
         assert found["e"]["epsilon"] == "0.5"
         it.wires[2].fault = lambda *_: None
         opened = await it.open(asked)
-        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
-        await it.finish(opened)
-        found = {row["key"]: row for row in (await budget(it))["released"]["curator"]}
+        await it.finish(opened, by="abort")
+        found = {row["key"]: row for row in (await it.read("/v1/budget"))["released"]["curator"]}
         assert found["e"]["epsilon"] == "0.5"
 
 
 async def test_windows_and_names_of_the_worst(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
-        assert (await run(it, query(**NOISY)))["state"] == "released"
-        assert (await run(it, query(**NOISY, name="other")))["state"] == "released"
-        assert (await run(it, query(**NOISY), window=LATER))["state"] == "released"
-        found = await budget(it, delta="0.000001")
+        host = await it.host("gateway", 3)
+        await it.released(host, query(**NOISY))
+        await it.released(host, query(**NOISY, name="other"))
+        await it.released(host, query(**NOISY), window=LATER)
+        found = await it.read("/v1/budget", delta="0.000001")
         record = {row["key"]: row for row in found["released"]["record"]}["e"]
         whole = {row["key"]: row for row in found["released"]["curator"]}["e"]
         assert whole["epsilon"] == "1.5"
@@ -317,20 +286,21 @@ async def test_windows_and_names_of_the_worst(house: Houses) -> None:
         assert float(whole["tight"]["epsilon"]) <= 1.5
         everyone = {row["key"]: row for row in found["released"]["curator"]}["d"]
         assert (everyone["epsilon"], everyone["trust_model"]) == ("inf", "OC")
-        assert "worst" not in json.dumps(await budget(it, await it.token("analyst")))
+        public = await it.ask("GET", "/v1/budget", token=await it.token("analyst"))
+        assert "worst" not in public.text
 
 
 async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
+        host = await it.host("gateway", 3)
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         await limited(it, {"epsilon": "0.125", "unit": "record"})
         plan = {"query_id": created["id"], "window": WINDOW}
         seen = (await it.ask("POST", "/v1/budget/preview", plan)).json()
         assert (seen["allowed"], seen["curators"]) == (True, 3)
         assert {row["key"]: row["epsilon"] for row in seen["costs"]["curator"]}["e"] == "0.5"
-        assert (await budget(it))["released"]["rounds"] == 0
-        await run(it, query(**NOISY))
+        assert (await it.read("/v1/budget"))["released"]["rounds"] == 0
+        await it.released(host, query(**NOISY))
         seen = (await it.ask("POST", "/v1/budget/preview", plan)).json()
         assert seen["allowed"] is False
         assert seen["refusals"][0]["spent"]["epsilon"] == "0.125"
@@ -344,10 +314,10 @@ async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses
 
 async def test_the_past_and_how_long_the_limits_last(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
+        host = await it.host("gateway", 3)
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         await limited(it, {"epsilon": "3"}, {"epsilon": "0.125", "unit": "record"})
-        assert (await run(it, query(**NOISY)))["state"] == "released"
+        await it.released(host, query(**NOISY))
         past = (await it.ask("GET", "/v1/budget/history")).json()
         assert [past["points"][-1][name] for name in ("epsilon", "rounds")] == ["0.5", 1]
         assert past["limit"]["epsilon"] == "3"
@@ -409,7 +379,7 @@ async def test_what_may_not_follow_is_refused_and_changes_nothing(house: Houses)
     async with house(0, allow_paper=False) as it:
         host = await it.host("gateway", 3)
         first = host.curators[0]
-        before = (await budget(it))["ledger"]
+        before = (await it.read("/v1/budget"))["ledger"]
         refused = [
             (await note(it, "cleansed", [first]), (409, "event_refused")),
             (await note(it, "joined", [first]), (409, "event_refused")),
@@ -421,14 +391,13 @@ async def test_what_may_not_follow_is_refused_and_changes_nothing(house: Houses)
         ]
         for answer, wanted in refused:
             assert problem(answer) == wanted, answer.text
-        assert (await budget(it))["ledger"] == before
+        assert (await it.read("/v1/budget"))["ledger"] == before
 
 
 async def test_a_host_speaks_for_its_own_curators_only(house: Houses) -> None:
     async with house(0) as it:
         host = it.federation.sender("gateway", ["gateway.0", "gateway.1"])
-        answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
-        token = answer.json()["token"]
+        token = await it.enrolled(host)
         other = await it.host("other", 1)
 
         async def says(kind: str, curator: str) -> httpx.Response:
@@ -439,7 +408,7 @@ async def test_a_host_speaks_for_its_own_curators_only(house: Houses) -> None:
         assert problem(await says("flagged", "gateway.0")) == (403, "update_forbidden")
         assert problem(await says("refreshed", other.curators[0])) == (404, "unknown_curator")
         assert (await says("left", "gateway.1")).status_code == 201
-        found = await budget(it)
+        found = await it.read("/v1/budget")
         assert (found["curators"]["active"], found["curators"]["left"]) == (2, 1)
         mine = await it.ask("GET", "/v1/budget/curators/gateway.0", token=token)
         assert mine.json()["refreshed"] == 1
@@ -451,17 +420,18 @@ async def test_a_host_speaks_for_its_own_curators_only(house: Houses) -> None:
 
 async def test_who_left_alone_is_not_waited_for(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway, gone = await it.host("gateway", 3), await it.host("gone", 1)
+        host, gone = await it.host("gateway", 3), await it.host("gone", 1)
         await happens(it, "left", gone.curators)
-        assert (await run(it, query(**NOISY)))["participants"] == 3
+        opened = await it.released(host, query(**NOISY))
+        assert (await it.result(opened))["participants"] == 3
 
 
 async def test_who_left_comes_back_with_what_it_spent(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
-        await run(it, query(**NOISY))
+        host = await it.host("gateway", 3)
+        await it.released(host, query(**NOISY))
         assert (await it.ask("DELETE", "/v1/parties/gateway")).status_code == 204
-        assert (await budget(it))["curators"]["left"] == 3
+        assert (await it.read("/v1/budget"))["curators"]["left"] == 3
         back = await it.ask("POST", "/v1/parties/gateway/return")
         assert back.status_code == 200
         assert problem(await it.ask("POST", "/v1/parties/gateway/return"))[0] == 404
@@ -472,14 +442,14 @@ async def test_who_left_comes_back_with_what_it_spent(house: Houses) -> None:
 
 async def test_who_was_enrolled_later_may_say_that_it_was_in_a_round(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
-        done = await run(it, query(**NOISY))
+        host = await it.host("gateway", 3)
+        done = await it.released(host, query(**NOISY))
         late = it.federation.sender("late", ["late.0", "late.1"])
-        token = (await it.send_enrolment(it.enrolment(late, await it.grant(late)))).json()["token"]
+        token = await it.enrolled(late)
         said = {"members": encode_binary(pack(np.array([False, True])))}
-        path = f"/v1/rounds/{done['id']}/acknowledgement"
+        path = f"/v1/rounds/{done.id}/acknowledgement"
         assert (await it.ask("PUT", path, said, token)).status_code == 204
-        answer = await it.ask("GET", f"/v1/budget/rounds/{done['id']}")
+        answer = await it.ask("GET", f"/v1/budget/rounds/{done.id}")
         assert answer.status_code == 200
         assert answer.json()["debited_but_not_charged"] == {"curators": 1, "some": ["late.1"]}
         wrong = await it.ask("PUT", path, {"members": "AAAA"}, token)
@@ -494,10 +464,8 @@ async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> N
         tokens, hosts = [], []
         for name in ("gateway", "other"):
             host = it.federation.sender(name, [f"{name}.{index}" for index in range(3)])
-            answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
-            host.first = answer.json()["first"]
-            tokens.append(answer.json()["token"])
-            hosts.append(await it.federation.enrol(host))
+            tokens.append(await it.enrolled(host))
+            hosts.append(host)
         rounds = []
         for _ in range(2):
             opened = await it.open(query(**NOISY))
@@ -549,8 +517,7 @@ async def test_several_parties_say_at_once_what_they_debited(house: Houses) -> N
 async def tamper(it: House, statement: Any) -> dict[str, Any]:
     async with part_of(it.app, Database).begin() as transaction:
         await transaction.execute(statement)
-    found: dict[str, Any] = (await it.ask("GET", "/v1/budget/verification")).json()
-    return found
+    return await it.read("/v1/budget/verification")
 
 
 async def until(it: House, *, ready: bool) -> None:
@@ -561,25 +528,20 @@ async def until(it: House, *, ready: bool) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("what", ["edit", "cut and forget"])
-async def test_a_tampered_ledger_is_found_and_named(house: Houses, what: str) -> None:
-    """Spec: budget, section 7, checks 2 and 11; rows removed, moved and cut: test_ledger."""
+async def test_a_tampered_ledger_is_found_and_named(house: Houses) -> None:
+    """Spec: budget, section 7, checks 2 and 11; rows edited, removed and moved: test_ledger."""
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
+        host = await it.host("gateway", 3)
         for kind in ("flagged", "reinstated", "non_compliant", "cleansed", "refreshed"):
             await happens(it, kind, ["gateway.1"])
-        await run(it, query(**NOISY))
+        await it.released(host, query(**NOISY))
         await part_of(it.app, Conduct).ledger.checkpoint()
         assert (await it.ask("GET", "/v1/budget/verification")).json()["verified"] is True
-        table = ledger_events
-        if what == "edit":
-            row, change = 4, update(table).where(table.c.seq == 4).values(actor="nobody")
-        else:  # the checkpoint goes too: the round's descriptor still carries a head
-            row, change = 3, delete(table).where(table.c.seq >= 3)
-            await tamper(it, delete(ledger_checkpoints))
-        found = await tamper(it, change)
+        # The checkpoint goes too: the round's descriptor still carries a head.
+        await tamper(it, delete(ledger_checkpoints))
+        found = await tamper(it, delete(ledger_events).where(ledger_events.c.seq >= 3))
         assert found["verified"] is False
-        assert found["broken"]["row"] == row
+        assert found["broken"]["row"] == 3
         for _ in range(2):  # the second start does not trust the checkpoint any more
             await it.restart()
             await until(it, ready=False)
@@ -588,10 +550,10 @@ async def test_a_tampered_ledger_is_found_and_named(house: Houses, what: str) ->
 
 async def test_metrics_are_coarse_and_name_nobody(house: Houses) -> None:
     async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
+        host = await it.host("gateway", 3)
         await happens(it, "flagged", ["gateway.1"])
-        await run(it, query(**NOISY))
-        await budget(it)
+        await it.released(host, query(**NOISY))
+        await it.read("/v1/budget")
         text = (await it.client.get("/metrics")).text
         assert 'tacit_coordinator_budget_curators{status="flagged"} 1.0' in text
         assert 'tacit_coordinator_budget_spent_epsilon{unit="curator"} 0.5' in text

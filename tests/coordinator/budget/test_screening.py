@@ -7,7 +7,6 @@ are missed at random; declared bounds are compared, not drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,49 +15,30 @@ from coordinator.budget.round_charges import Price, RoundCharge
 from coordinator.budget.screening import attendance
 from coordinator.budget.spending import Spending
 from coordinator.models.budget_ledger import MemberSet
+from tests.coordinator.budget.test_routes import happens
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query
 
 PRICE = Price.of({})
-
-
-async def proposals(it: House, **asked: Any) -> dict[str, Any]:
-    answer = await it.ask("GET", "/v1/budget/proposals", params=asked)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+PROPOSALS = "/v1/budget/proposals"
 
 
 async def declare(it: House, curator: str, sensitivity: str, largest: str) -> None:
-    body = {
-        "kind": "refreshed",
-        "curators": [curator],
-        "declared": {
-            "epsilon": "1",
-            "sensitivity": sensitivity,
-            "largest_contribution": largest,
-        },
-    }
-    answer = await it.ask("POST", "/v1/budget/events", body)
-    assert answer.status_code == 201, answer.text
-
-
-async def happens(it: House, kind: str, curators: Sequence[str]) -> None:
-    answer = await it.ask("POST", "/v1/budget/events", {"kind": kind, "curators": list(curators)})
-    assert answer.status_code == 201, answer.text
+    declared = {"epsilon": "1", "sensitivity": sensitivity, "largest_contribution": largest}
+    await happens(it, "refreshed", [curator], declared=declared)
 
 
 async def test_bounds_far_out_are_proposed_until_an_operator_decides(house: Houses) -> None:
     async with house(0) as it:
         ids = (await it.host("gateway", 12)).curators
-        assert (await proposals(it))["proposals"] == []
+        assert (await it.read(PROPOSALS))["proposals"] == []
         for alpha in ("0", "1", "nan", "x"):
-            answer = await it.ask("GET", "/v1/budget/proposals", params={"alpha": alpha})
+            answer = await it.ask("GET", PROPOSALS, params={"alpha": alpha})
             assert answer.status_code == 422, alpha
         for index, name in enumerate(ids[:10]):
             await declare(it, name, str(4 + index % 3), "40")
         await declare(it, ids[10], "900", "40")
-        found = await proposals(it)
+        found = await it.read(PROPOSALS)
         assert found["screened"]["declaring"] == 11
         assert found["proposed"] == {"far_bounds": 1, "missed_rounds": 0}
         (item,) = found["proposals"]
@@ -73,10 +53,10 @@ async def test_bounds_far_out_are_proposed_until_an_operator_decides(house: Hous
         # a proposal changes nothing; an operator does
         assert (await it.ask("GET", f"/v1/budget/curators/{ids[10]}")).json()["status"] == "active"
         await happens(it, "flagged", [ids[10]])
-        (item,) = (await proposals(it))["proposals"]
+        (item,) = (await it.read(PROPOSALS))["proposals"]
         assert item["status"] == "flagged"
         await happens(it, "left", [ids[10]])
-        assert (await proposals(it))["proposals"] == []
+        assert (await it.read(PROPOSALS))["proposals"] == []
 
 
 async def test_selective_missing_is_proposed_from_the_ledgers_rounds(house: Houses) -> None:
@@ -91,20 +71,19 @@ async def test_selective_missing_is_proposed_from_the_ledgers_rounds(house: Hous
             }
             opened = await it.open(asked, window=window)
             await opened.contribute(host, integers(38))
-            await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-            assert (await it.finish(opened))["state"] == "released"
-        found = await proposals(it)
+            assert (await it.finish(opened, by="close"))["state"] == "released"
+        found = await it.read(PROPOSALS)
         assert found["screened"]["rounds"] == 5
         assert [item["curator"] for item in found["proposals"]] == list(absent.curators)
         for item in found["proposals"]:
             assert (item["figures"]["invited"], item["figures"]["missed"]) == (5, 5)
             assert item["figures"]["deployment_rate"] == pytest.approx(10 / 200)
             assert item["figures"]["probability"] < 1e-3
-        assert (await proposals(it, alpha=1e-12))["proposed"]["missed_rounds"] == 0
+        assert (await it.read(PROPOSALS, alpha=1e-12))["proposed"]["missed_rounds"] == 0
         await it.restart()
-        assert (await proposals(it))["proposals"] == found["proposals"]
+        assert (await it.read(PROPOSALS))["proposals"] == found["proposals"]
         await happens(it, "left", absent.curators)
-        assert (await proposals(it))["proposals"] == []
+        assert (await it.read(PROPOSALS))["proposals"] == []
 
 
 def charge(invited: Sequence[bool] | None, came: Sequence[bool]) -> RoundCharge:
