@@ -21,7 +21,7 @@ from coordinator.rounds.scheduling import Scheduler
 from coordinator.services import MIGRATIONS
 from coordinator.store.tables import idempotency_keys, metadata
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import integers, query
+from tests.coordinator.double import NOISY, integers, query
 
 
 async def test_revisions_make_the_tables(database: Database) -> None:
@@ -133,7 +133,6 @@ async def test_the_last_profile_is_in_the_metrics_where_a_setting_says_so(house:
     """Each slot with its band; a later round that is no profile leaves it, a shorter profile
     replaces all of it."""
     slots = {"function": "vector_sum", "coordinates": "slots", "max_readings": 4}
-    noisy = {"mechanism": "distributed", "epsilon": "1", "collusion": {"aggregators": 2}}
 
     def series(text: str) -> dict[tuple[str, str], float]:
         found = re.findall(
@@ -145,12 +144,10 @@ async def test_the_last_profile_is_in_the_metrics_where_a_setting_says_so(house:
         host = await it.host("gateway", 4)
         for dimension in (3, 2):
             name = f"profile-{dimension}"
-            opened = await it.open(query(**slots, **noisy, name=name, dimension=dimension))
+            opened = await it.open(query(**slots, **NOISY, name=name, dimension=dimension))
             await opened.contribute(host, np.full((4, dimension), 1000))
             assert (await it.finish(opened))["state"] == "released"
-            total = await it.open(query(**noisy, name=f"total-{dimension}"))
-            await total.contribute(host, integers(4))
-            assert (await it.finish(total))["state"] == "released"
+            await it.released(host, query(**NOISY, name=f"total-{dimension}"))
             answer = await it.result(opened)
             width = float(answer["report"]["error"]["parts"][0]["interval"]["half_width"])
             shown = series((await it.client.get("/metrics")).text)
@@ -172,8 +169,7 @@ async def test_logs_and_metrics_hold_no_secret(
         opened = await it.open(query())
         values = integers(4)
         await opened.contribute(host, values)
-        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        await it.finish(opened)
+        await it.finish(opened, by="close")
         total = (await it.result(opened))["result"]["sum"]
         metrics = (await it.client.get("/metrics")).text
     written = capfd.readouterr()

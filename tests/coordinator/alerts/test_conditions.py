@@ -26,10 +26,11 @@ from coordinator.alerts.conditions import (
 )
 from coordinator.registry.aggregators import Attendance
 from coordinator.store.rounds import Participation
+from tests.coordinator.budget.test_routes import limited
 from tests.coordinator.conftest import Houses
-from tests.coordinator.console.test_budget import SCHEDULE, limited
-from tests.coordinator.console.test_rounds import NOISY, signed_in
-from tests.coordinator.double import House, query
+from tests.coordinator.console.test_budget import SCHEDULE
+from tests.coordinator.console.test_rounds import signed_in
+from tests.coordinator.double import NOISY, House, query
 from tests.docs.test_links import anchors
 from tests.e2e.test_tls import serving
 

@@ -220,8 +220,7 @@ async def test_a_round_without_a_sum_is_sent_without_names_and_values(house: Hou
         host = await it.host(marked, 5)
         opened = await it.open(query(aggregators=2, min_participants=4, name="evening"))
         await opened.contribute(host, np.full((5, 1), 4567))
-        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
-        await it.finish(opened)
+        await it.finish(opened, by="abort")
         await there.look()
         [sent] = there.sent()
         assert sent["condition"] == "round_aborted"

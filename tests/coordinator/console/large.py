@@ -18,10 +18,10 @@ from coordinator.models.budget_ledger import Draft, Kind
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store
-from coordinator.store.jobs import JobRow
 from coordinator.store.tables import rounds
 from tests.coordinator.console.test_rounds import released
 from tests.coordinator.double import House
+from tests.coordinator.jobs.office import job_row
 
 CURATORS = 10_000
 ROUNDS = 1_000
@@ -68,20 +68,12 @@ async def _jobs(it: House, database: Database) -> None:
     asked = {**examples.JOB, "dataset": dataset}
     found = (await it.ask("POST", "/v1/jobs/preview", asked)).json()
     clock = ManualClock()
-    job = JobRow(
-        id="",
-        algorithm="kmeans",
-        version="1",
+    job = job_row(
         dataset_id=dataset,
-        federation=None,
-        stance="sound",
         params=json.dumps(found["params"]),
-        chosen_seed=None,
         preview=json.dumps(found["preview"]),
         price='{"kind": "budget", "epsilon": 1000000}',
         state=JobState.CANCELLED,
-        stage="counting",
-        created=clock.now(),
         finished=clock.now(),
     )
     async with database.begin(large=True) as transaction:

@@ -13,19 +13,16 @@ from coordinator.budget.ledger import Update
 from coordinator.console.budget import EPSILONS, RHOS, together
 from coordinator.console.ledger import KINDS
 from tacit.wire import format_exact, format_instant
+from tests.coordinator.budget.test_routes import limited
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
-from tests.coordinator.console.test_rounds import EVIL, NOISY, released, signed_in
-from tests.coordinator.double import House, integers, query
+from tests.coordinator.console.test_rounds import EVIL, released, signed_in
+from tests.coordinator.double import NOISY, House, query
 
 YEAR: dict[str, Any] = {"epsilon": "20", "delta": "0.01", "period_s": 365 * 86_400}
 SOON = ManualClock().now() + timedelta(days=2)
 SCHEDULE = {"first_start": format_instant(SOON), "period_s": 86_400}
 """It opens nothing while a test runs."""
-
-
-async def limited(it: House, *limits: dict[str, Any]) -> None:
-    assert (await it.ask("PUT", "/v1/budget/limits", {"limits": list(limits)})).status_code == 200
 
 
 async def test_the_page_tells_what_the_api_tells(house: Houses) -> None:
@@ -260,12 +257,8 @@ async def test_sums_without_noise_are_told_apart(house: Houses) -> None:
         host = await it.host("gateway", 20)
 
         async def release(**changes: Any) -> dict[str, Any]:
-            opened = await it.open(query(**changes))
-            await opened.contribute(host, integers(20))
-            assert (await it.finish(opened))["state"] == "released"
-            shown: dict[str, Any] = (await it.ask("GET", "/v1/budget?delta=1e-6")).json()[
-                "released"
-            ]
+            await it.released(host, query(**changes))
+            shown: dict[str, Any] = (await it.read("/v1/budget", delta="1e-6"))["released"]
             return shown
 
         noisy = await release(**NOISY)

@@ -9,7 +9,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +25,6 @@ from coordinator.console.datasets import declared
 from coordinator.console.jobs import PARAM, failure, fields, request_of
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
-from coordinator.store.jobs import JobRow
 from tacit.errors import Invalid
 from tacit.report.text import forecast_of_a_job
 from tests.coordinator.conftest import Houses
@@ -34,7 +32,7 @@ from tests.coordinator.console.browser import OWN, Browser
 from tests.coordinator.console.test_rounds import EVIL
 from tests.coordinator.console.test_rounds import signed_in as signed_in_at
 from tests.coordinator.double import House
-from tests.coordinator.jobs.office import KMEANS, TOKEN, Office
+from tests.coordinator.jobs.office import KMEANS, TOKEN, Office, job_row
 from tests.coordinator.jobs.schedules.test_scheduler import begin
 
 POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
@@ -446,27 +444,15 @@ async def said(it: House, nasty: str) -> None:
     assert made.status_code == 201, made.text
     dataset = made.json()["id"]
     preview = await it.ask("POST", "/v1/jobs/preview", {**examples.JOB, "dataset": dataset})
-    row = JobRow(
-        id=str(uuid7()),
-        algorithm="kmeans",
+    faults = [{"pointer": f"/{nasty}", "detail": nasty}]
+    row = job_row(
         version=nasty[:8],
         dataset_id=dataset,
-        federation=None,
-        stance="sound",
         params=json.dumps({"k": nasty, nasty: nasty}),
-        chosen_seed=None,
         preview=json.dumps(preview.json()["preview"]),
-        price='{"kind": "outside", "reason": ' + json.dumps(nasty) + "}",
-        state=JobState.FAILED,
+        price=json.dumps({"kind": "outside", "reason": nasty}),
         stage=nasty,
-        created=datetime.now(UTC),
-        error=json.dumps(
-            {
-                "title": nasty,
-                "detail": nasty,
-                "errors": [{"pointer": f"/{nasty}", "detail": nasty}],
-            }
-        ),
+        error=json.dumps({"title": nasty, "detail": nasty, "errors": faults}),
     )
     async with part_of(it.app, Database).begin() as transaction:
         await job_store.add(transaction, row)

@@ -19,8 +19,8 @@ from tests.coordinator.conftest import Houses
 from tests.coordinator.console import large
 from tests.coordinator.console.browser import Browser, dead_links
 from tests.coordinator.console.test_queries import go
-from tests.coordinator.console.test_rounds import NOISY, released, signed_in
-from tests.coordinator.double import query
+from tests.coordinator.console.test_rounds import released, signed_in
+from tests.coordinator.double import NOISY, query
 
 
 @pytest.mark.parametrize("scope", [Scope.OPERATOR, Scope.ANALYST])

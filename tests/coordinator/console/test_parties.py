@@ -13,9 +13,9 @@ from common.runtime.clock import ManualClock
 from tacit.protocol.enrolment import GrantAnswer
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
-from tests.coordinator.console.test_rounds import EVIL, NOISY, signed_in
-from tests.coordinator.double import House, integers, query
-from tests.coordinator.rounds.test_flow import counted, flow
+from tests.coordinator.console.test_rounds import EVIL, signed_in
+from tests.coordinator.double import NOISY, House, query
+from tests.coordinator.rounds.test_flow import counted
 
 PAGE = "/console/parties"
 POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
@@ -209,16 +209,14 @@ async def test_the_page_tells_what_the_api_tells(house: Houses, clock: ManualClo
     async with house(3, console=True, clock=clock) as it:
         host = await it.host("gateway", 20)
         for _ in range(2):
-            opened = await it.open(query(**NOISY))
-            await opened.contribute(host, integers(20))
-            await it.finish(opened)
+            await it.released(host, query(**NOISY))
         await counted(it, clock, stored=812, round_closed=6, seal_broken=4)
         browser = await signed_in(it)
         page = await browser.get(FLOW)
         assert page.status_code == 200
         assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
         text = browser.words()
-        told = await flow(it)
+        told = await it.read("/v1/flow")
         assert "2 released." in text
         assert 'class="chart bars"' in page.text
         for outcome, count in told["aggregators"][0]["lone"].items():

@@ -14,11 +14,12 @@ from coordinator.console.queries import course
 from tacit.answers.rounds import Figures, Interval, RoundHead, Span
 from tacit.protocol.round.state import RoundState
 from tacit.query.query import Query
+from tests.coordinator.budget.test_routes import limited
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
-from tests.coordinator.console.test_budget import SCHEDULE, limited
-from tests.coordinator.console.test_rounds import EVIL, NOISY, signed_in
-from tests.coordinator.double import integers, query
+from tests.coordinator.console.test_budget import SCHEDULE
+from tests.coordinator.console.test_rounds import EVIL, signed_in
+from tests.coordinator.double import NOISY, query
 
 WIZARD = "/console/queries/new"
 FIRST = {"name": "evening", "upper": "5", "max_readings": "4", "min_participants": "10"}
@@ -167,9 +168,7 @@ async def test_a_schedule_says_how_long_the_limits_last(house: Houses) -> None:
 async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
     async with house(3, console=True, clock=ManualClock()) as it:
         host = await it.host("gateway", 20)
-        opened = await it.open(query(**NOISY))
-        await opened.contribute(host, integers(20))
-        await it.finish(opened)
+        opened = await it.released(host, query(**NOISY))
         browser = await signed_in(it, "analyst")
         await browser.get("/console/queries")
         [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]
@@ -186,9 +185,7 @@ async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
         assert 'class="chart bars"' not in page.text
         assert "Open a round" not in browser.words()
         assert (await browser.get("/console/queries/nothing")).status_code == 404
-        again = await it.open(query(**NOISY))
-        await again.contribute(host, integers(20))
-        await it.finish(again)
+        again = await it.released(host, query(**NOISY))
         page = await browser.get(f"/console/queries/{stored['id']}")
         assert "2 rounds; the last gave" in browser.words()
         assert 'class="chart bars"' in page.text

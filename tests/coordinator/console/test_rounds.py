@@ -26,10 +26,9 @@ from tacit.query.functions import dimension
 from tests.aggregator.double import Round
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
-from tests.coordinator.double import WINDOW, House, integers, query
+from tests.coordinator.double import NOISY, WINDOW, House, integers, query
 from tests.coordinator.rounds.test_lists import copies
 
-NOISY = {"mechanism": "distributed", "epsilon": "1", "collusion": {"aggregators": 2}}
 EVIL = '"><img src=x onerror=alert(1)>'
 
 
@@ -41,10 +40,7 @@ async def signed_in(it: House, scope: str = "operator") -> Browser:
 
 async def released(it: House, curators: int = 20, **changes: Any) -> Round:
     host = await it.host("gateway", curators)
-    opened = await it.open(query(**{**NOISY, **changes}))
-    await opened.contribute(host, integers(curators))
-    assert (await it.finish(opened))["state"] == "released"
-    return opened
+    return await it.released(host, query(**{**NOISY, **changes}))
 
 
 async def test_a_released_round(house: Houses) -> None:

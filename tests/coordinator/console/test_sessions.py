@@ -184,6 +184,6 @@ async def test_no_form_from_elsewhere_is_taken(house: Houses) -> None:
 
 async def test_a_console_that_is_off_is_not_there(house: Houses) -> None:
     async with house(0) as it:
-        for path in ("/console", "/console/login", "/console/static/x/console.css"):
+        for path in ("/", "/console", "/console/login", "/console/static/x/console.css"):
             assert (await it.client.get(path)).status_code == 404
         assert (await it.ask("POST", "/v1/console/codes", {})).status_code == 404

@@ -52,13 +52,6 @@ async def reserve(it: House, made: str, job: str, epsilon: float, delta: int = 0
         await ledger.reserve(transaction, made, job, round(epsilon * MICRO), delta, NOW)
 
 
-async def told(it: House, made: str) -> dict[str, Any]:
-    answer = await it.ask("GET", f"/v1/datasets/{made}/ledger")
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 async def test_the_life_of_jobs(house: Houses) -> None:
     async with house(0) as it:
         made = await dataset(it)
@@ -96,7 +89,7 @@ async def test_the_life_of_jobs(house: Houses) -> None:
             with pytest.raises(ValueError, match="negative"):
                 await ledger.reserve(transaction, made, "new", -1, 0, NOW)
             await ledger.credit(transaction, made, "one", 200_000, 7, NOW)
-        found = await told(it, made)
+        found = await it.read(f"/v1/datasets/{made}/ledger")
         assert found["charged"] == found["lifetime"] == {"epsilon": "0.3", "delta": "0"}
         assert found["left"] == {"epsilon": "0.7", "delta": "0.000001"}
         assert found["reserved"] == {"epsilon": "0", "delta": "0"}
@@ -140,7 +133,7 @@ async def test_no_budget_no_charge(house: Houses) -> None:
         async with part_of(it.app, Database).begin() as transaction:
             assert await ledger.released_outside(transaction, table) == []
             assert await ledger.verify(transaction, table) is None
-        assert (await told(it, table))["events"] == []
+        assert (await it.read(f"/v1/datasets/{table}/ledger"))["events"] == []
 
 
 async def test_the_ledger_belongs_to_the_data(house: Houses) -> None:
@@ -154,11 +147,12 @@ async def test_the_ledger_belongs_to_the_data(house: Houses) -> None:
         assert (await it.ask("DELETE", f"/v1/datasets/{made}")).status_code == 204
         assert problem(await it.ask("DELETE", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
         assert problem(await it.ask("GET", f"/v1/datasets/{made}")) == (404, "unknown_dataset")
-        assert (await told(it, made))["charged"] == {"epsilon": "0.75", "delta": "0"}
+        found = await it.read(f"/v1/datasets/{made}/ledger")
+        assert found["charged"] == {"epsilon": "0.75", "delta": "0"}
         with pytest.raises(UnknownDataset):
             await reserve(it, made, "late", 0.1)
         again = await dataset(it)
-        found = await told(it, again)
+        found = await it.read(f"/v1/datasets/{again}/ledger")
         assert found["charged"] == {"epsilon": "0.75", "delta": "0"}
         assert [event["kind"] for event in found["events"]] == [
             "declared",
@@ -170,7 +164,7 @@ async def test_the_ledger_belongs_to_the_data(house: Houses) -> None:
         with pytest.raises(BudgetExceeded):
             await reserve(it, again, "two", 0.5)
         revised = await dataset(it, None, content=b"x,y\n1,2\n", revision_of=made)
-        assert (await told(it, revised))["ledger"] == found["ledger"]
+        assert (await it.read(f"/v1/datasets/{revised}/ledger"))["ledger"] == found["ledger"]
         with pytest.raises(BudgetExceeded):
             await reserve(it, revised, "two", 0.5)
         other = await dataset(it, content=b"x,y\n5,5\n")
@@ -179,7 +173,7 @@ async def test_the_ledger_belongs_to_the_data(house: Houses) -> None:
         unit = await hand_in(it, b"x,y\n1,2\n", privacy_unit="curator")
         assert problem(unit) == (409, "ledger_conflict")
         assert "counts the unit record" in unit.json()["detail"]
-        assert (await told(it, other))["charged"]["epsilon"] == "0"
+        assert (await it.read(f"/v1/datasets/{other}/ledger"))["charged"]["epsilon"] == "0"
         missing = await it.ask("GET", f"/v1/datasets/{'0' * 36}/ledger")
         assert problem(missing) == (404, "unknown_dataset")
 
@@ -203,7 +197,7 @@ async def test_two_jobs_at_one_instant_against_a_budget_for_one(
             return True
 
         assert sum(await asyncio.gather(*(attempt(number) for number in range(6)))) == 1
-        assert (await told(it, made))["reserved"]["epsilon"] == "0.6"
+        assert (await it.read(f"/v1/datasets/{made}/ledger"))["reserved"]["epsilon"] == "0.6"
 
 
 class _Undone(Exception):

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ from algorithms import catalogue
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from cli.services.deployment import free_ports
+from common.runtime.clock import uuid7
 from common.web.server import Server, make_server
 from coordinator.app import create_app
+from coordinator.models.job import JobState
 from coordinator.settings import CoordinatorSettings
+from coordinator.store.jobs import JobRow
 from tacit.randomness import SeededRandom
+from tests.coordinator.double import OPERATOR_TOKEN as TOKEN
 
-TOKEN = "coordinator-operator-token-0123456789abcdef"
 FINISHED = ("succeeded", "failed", "cancelled")
 BOX = [[0, 10], [0, 10]]
 KMEANS: dict[str, Any] = {
@@ -215,9 +219,19 @@ def office(directory: Path, **changes: Any) -> Iterator[Office]:
         it.http.close()
 
 
-def problem(answer: httpx.Response) -> tuple[int, str]:
-    """Status and name of a problem."""
-    return answer.status_code, answer.json()["type"].rpartition(":")[2]
+def job_row(**changes: Any) -> JobRow:
+    """A job as it is stored; one that failed, and that no worker takes."""
+    values: dict[str, Any] = {
+        **{"id": str(uuid7()), "algorithm": "kmeans", "version": "1", "stance": "sound"},
+        **dict.fromkeys(("params", "preview", "price"), "{}"),
+        **dict.fromkeys(("dataset_id", "federation", "chosen_seed")),
+        **{
+            "state": JobState.FAILED,
+            "stage": "queued",
+            "created": datetime(2026, 1, 1, tzinfo=UTC),
+        },
+    }
+    return JobRow(**{**values, **changes})
 
 
 def monotone(events: list[dict[str, Any]]) -> bool:

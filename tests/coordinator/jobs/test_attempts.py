@@ -3,81 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import select
 
 from algorithms.datasets.declaration import DatasetRequest
 from common.runtime.clock import ManualClock, uuid7
-from common.store.database import migrate
-from common.store.identities import OwnIdentity
-from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
-from coordinator.budget.ledger import Ledger
+from common.web.dependencies import part_of
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
 from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed
-from coordinator.jobs.attempts import Attempts, digest
-from coordinator.jobs.federated.preparation import FederatedAsking
-from coordinator.jobs.submission import Submission
+from coordinator.jobs.attempts import digest
+from coordinator.jobs.dispatcher import Dispatcher
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
-from coordinator.registry.aggregators import (
-    Attendance,
-    HealthLooks,
-    Identities,
-    SealKeyMirror,
-)
-from coordinator.registry.peers import Peers
-from coordinator.rounds.context import Conduct
-from coordinator.services import MIGRATIONS
-from coordinator.settings import CoordinatorSettings
-from coordinator.storage_keys import KeySource, StorageKey, StorageKeys
+from coordinator.services import Jobs
 from coordinator.store import jobs as store
-from coordinator.store import tables
 from coordinator.store.jobs import AttemptRow, JobRow
 from coordinator.store.tables import jobs
-from tacit.crypto.signing import Identity
+from tests.coordinator.conftest import Houses
 
 ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n % 10, n % 7) for n in range(50))
 PARAMS = {"k": 2, "epsilon": "1", "bounds": [[0, 10], [0, 10]], "n_hint": 50}
 
 
 class Desk:
-    """The parts of jobs without workers."""
+    """The parts of jobs, of a coordinator that begins no attempt by itself."""
 
-    def __init__(self, database: Database, clock: ManualClock, directory: Path) -> None:
-        settings = CoordinatorSettings(data_dir=directory)
-        key = StorageKeys(KeySource((), directory))
-        key.place(1, StorageKey(bytes(32)))
-        self.database, self.clock = database, clock
-        self.datasets = Datasets(database, key, directory / "datasets", clock, settings)
-        secret = Identity.generate().to_bytes()
-        own = OwnIdentities(
-            database,
-            tables.identities,
-            (OwnIdentity(0, secret, None, None, None),),
-            SerialFile(directory / "serial"),
-        )
-        peers = Peers(1.0)
-        conduct = Conduct(
-            database,
-            own,
-            bytes(32),
-            "test",
-            peers,
-            clock,
-            1.0,
-            Ledger(database, clock, lambda: own.current),
-            False,
-            SealKeyMirror(database, peers),
-            Identities(database, peers, clock, "test", own, None),
-            Attendance(database, HealthLooks(peers, clock), clock),
-        )
-        self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
-        self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)
+    def __init__(self, app: FastAPI, clock: ManualClock) -> None:
+        self.database, self.clock = part_of(app, Database), clock
+        self.datasets, jobs = part_of(app, Datasets), part_of(app, Jobs)
+        self.submission, self.attempts = jobs.submission, jobs.attempts
 
     async def dataset(self) -> str:
         """A small dataset with a budget of 1."""
@@ -129,9 +89,14 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(database: Database, clock: ManualClock, tmp_path: Path) -> Desk:
-    await migrate(database, MIGRATIONS)
-    return Desk(database, clock, tmp_path)
+async def desk(
+    house: Houses, database_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    async def idle(_: Dispatcher) -> None: ...
+
+    monkeypatch.setattr(Dispatcher, "look", idle)
+    async with house(0, database_url, clock=clock) as it:
+        yield Desk(it.app, clock)
 
 
 async def test_two_replicas_begin_one_attempt(desk: Desk) -> None:

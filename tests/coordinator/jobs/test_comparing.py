@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 from common.runtime.clock import ManualClock
 from coordinator.jobs.results import remaining_s
 from coordinator.models.job import JobState
-from coordinator.store.jobs import JobRow
-from tests.coordinator.jobs.office import KMEANS, Office, problem
+from tests.coordinator.double import problem
+from tests.coordinator.jobs.office import KMEANS, Office, job_row
 
 
 @pytest.fixture(scope="module")
@@ -69,36 +70,14 @@ def test_what_cannot_be_compared_is_refused(it: Office, pair: tuple[str, str]) -
 
 def test_the_rest_is_told_as_if_it_went_on_so(clock: ManualClock) -> None:
     started = clock.now()
-    row = JobRow(
-        id="a",
-        algorithm="kmeans",
-        version="1",
-        dataset_id=None,
-        federation=None,
-        stance="sound",
-        params="{}",
-        chosen_seed=None,
-        preview="{}",
-        price="{}",
-        state=JobState.RUNNING,
-        stage="counting",
-        created=started,
-        started=started,
-        progress=0.25,
-        attempts=1,
-    )
+    row = job_row(state=JobState.RUNNING, started=started, progress=0.25, attempts=1)
     later = started + timedelta(seconds=10)
     assert remaining_s(row, later) == 30
     assert remaining_s(row, started - timedelta(seconds=5)) == 0  # a clock that was set back
-
-    def changed(**values: Any) -> JobRow:
-        return JobRow(**{**vars(row), **values})
-
-    assert remaining_s(changed(progress=0.0), later) is None
-    assert remaining_s(changed(attempts=2), later) is None
-    assert remaining_s(changed(started=None), later) is None
+    for change in ({"progress": 0.0}, {"attempts": 2}, {"started": None}):
+        assert remaining_s(replace(row, **change), later) is None
     for state in set(JobState) - {JobState.RUNNING}:
-        assert remaining_s(changed(state=state), later) is None
+        assert remaining_s(replace(row, state=state), later) is None
 
 
 def test_an_evaluation_is_in_no_published_part(it: Office) -> None:

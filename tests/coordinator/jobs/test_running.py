@@ -24,6 +24,7 @@ from coordinator.jobs import submission
 from coordinator.jobs.workers.own_workers import OwnWorkers
 from coordinator.services import Jobs
 from tacit.report.model import PrivacyReport
+from tests.coordinator.double import problem
 from tests.coordinator.jobs.office import (
     BOX,
     KMEANS,
@@ -32,7 +33,6 @@ from tests.coordinator.jobs.office import (
     blobs,
     expected,
     monotone,
-    problem,
     scattered,
 )
 

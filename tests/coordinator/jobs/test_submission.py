@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.jobs import submission
 from tacit.report.model import PrivacyReport
-from tests.coordinator.jobs.office import BOX, KMEANS, Office, problem
+from tests.coordinator.double import problem
+from tests.coordinator.jobs.office import BOX, KMEANS, Office
 
 
 def refused(it: Office, body: dict[str, Any]) -> tuple[int, str, list[str]]:

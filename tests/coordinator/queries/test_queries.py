@@ -18,13 +18,8 @@ from coordinator.settings import CoordinatorSettings
 from tacit.query.fields import Schedule
 from tacit.query.query import Query
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import pointers, problem, query
+from tests.coordinator.double import NOISY, pointers, problem, query
 
-NOISY: dict[str, Any] = {
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "collusion": {"curators": 0, "aggregators": 2},
-}
 TWO_LAYER: dict[str, Any] = {
     "mechanism": "two-layer",
     "epsilon_u": "1",
@@ -45,6 +40,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({**SHAMIR, "validity": "proved"}, "/sharing"),
     ({"validity": "proved", "resolution": "1e-9", "max_readings": 10**6, "n_max": 5},
      "/resolution"),
+    ({"bounds": ["0", "1000000"], "max_readings": 1000, "resolution": "0.000001",
+      "n_max": 10_000_000}, "/n_max"),
     ({"window": {"start": "yesterday", "end": "2026-01-01T00:00:00Z"}}, "/window/start"),
     ({"surprise": 1}, "/surprise"),
 ]  # fmt: skip
@@ -75,22 +72,6 @@ async def test_a_bad_field_is_named(house: Houses) -> None:
                 assert problem(answer) == (422, "bad_parameter"), (changes, answer.text)
                 assert pointer in pointers(answer), (changes, answer.text)
         assert (await it.ask("GET", "/v1/queries")).json() == {"queries": []}
-
-
-async def test_what_is_no_query_is_told(house: Houses) -> None:
-    async with house(0) as it:
-        assert problem(await it.ask("POST", "/v1/queries", b"{")) == (400, "malformed_body")
-        answer = await it.ask("POST", "/v1/queries", b'{"n_max": NaN}')
-        assert problem(answer) == (400, "malformed_body")
-        answer = await it.client.post(
-            "/v1/queries",
-            content=b"x",
-            headers={"Content-Type": "text/plain", "Authorization": "Bearer " + "x" * 40},
-        )
-        assert answer.status_code == 401
-        assert problem(await it.ask("GET", "/v1/queries/nothing")) == (404, "unknown_query")
-        large = b" " * (9 * 1024 * 1024)
-        assert problem(await it.ask("POST", "/v1/queries", large)) == (413, "body_too_large")
 
 
 async def test_exact_is_refused_by_default(house: Houses) -> None:
@@ -150,20 +131,6 @@ async def test_aggregators_of_one_operator_are_one(house: Houses) -> None:
         check_query(asked, settings, ("a", "a", "a"))
 
 
-async def test_a_sum_that_could_wrap_is_refused(house: Houses) -> None:
-    async with house(0) as it:
-        asked = query(
-            bounds=["0", "1000000"],
-            max_readings=1000,
-            resolution="0.000001",
-            n_max=10_000_000,
-        )
-        answer = await it.ask("POST", "/v1/queries", asked)
-        assert answer.status_code == 422
-        assert pointers(answer) == ["/n_max"]
-        assert "wrap" in answer.json()["errors"][0]["detail"]
-
-
 async def test_the_same_content_is_the_same_query(house: Houses, database_url: str) -> None:
     async with house(0, database_url) as it:
         asked = query(**NOISY)
@@ -178,6 +145,7 @@ async def test_the_same_content_is_the_same_query(house: Houses, database_url: s
         assert other.json()["id"] != first["id"]
         assert other.json()["hash"] != first["hash"]
         assert (await it.ask("GET", f"/v1/queries/{first['id']}")).json() == first
+        assert problem(await it.ask("GET", "/v1/queries/nothing")) == (404, "unknown_query")
         assert first["query"]["epsilon"] == "1"
         assert first["preview"]["subject"]["id"] == first["id"]
         assert first["preview"]["verified"]
@@ -226,14 +194,9 @@ async def test_a_retry_with_its_key_gets_the_first_answer(house: Houses) -> None
     async with house(0) as it:
         key = {"Idempotency-Key": "one"}
         first = await it.ask("POST", "/v1/queries", query(), headers=key)
-        assert first.status_code == 201
         again = await it.ask("POST", "/v1/queries", query(), headers=key)
         assert (again.status_code, again.content) == (201, first.content)
         assert again.headers["idempotency-replayed"] == "true"
-        other = await it.ask("POST", "/v1/queries", query(name="other"), headers=key)
-        assert problem(other) == (422, "idempotency_key_reused")
-        bad = await it.ask("POST", "/v1/queries", query(), headers={"Idempotency-Key": ""})
-        assert problem(bad) == (400, "idempotency_key_malformed")
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,9 +11,8 @@ from coordinator.queries import at_epsilon
 from tacit.query.query import Query
 from tacit.wire import canonical_json
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import query
+from tests.coordinator.double import NOISY, query
 
-NOISY = {"mechanism": "distributed", "epsilon": "1", "collusion": {"aggregators": 2}}
 TWO_LAYER = {
     "mechanism": "two-layer",
     "epsilon_u": "1",

@@ -17,8 +17,8 @@ from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.identities import IdentityChain
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
-from tests.coordinator.console.test_rounds import NOISY, signed_in
-from tests.coordinator.double import WINDOW, House, problem, query
+from tests.coordinator.console.test_rounds import signed_in
+from tests.coordinator.double import NOISY, WINDOW, House, problem, query
 
 NAME = "aggregator-1"
 

@@ -182,18 +182,6 @@ async def test_nobody_enrols_twice(house: Houses) -> None:
         assert "gateway.1" not in answer.text
 
 
-async def test_a_lone_curator_is_one(house: Houses) -> None:
-    async with house(1) as it:
-        body = {"party": "alone", "kind": "curator", "max_curators": 2}
-        answer = await it.ask("POST", "/v1/grants", body)
-        assert problem(answer) == (422, "enrolment_refused")
-        assert pointers(answer) == ["/max_curators"]
-        sender = it.federation.sender("alone")
-        secret = await it.grant(sender)
-        answer = await it.send_enrolment(it.enrolment(sender, secret, curators=("other",)))
-        assert pointers(answer) == ["/curators"]
-
-
 async def test_numbers_are_in_runs_and_never_given_again(house: Houses) -> None:
     async with house(1) as it:
         for name in ("a", "b"):

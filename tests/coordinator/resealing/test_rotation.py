@@ -24,13 +24,13 @@ from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_pu
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
 from coordinator.store import registry as key_store
-from coordinator.store.jobs import JobRow
 from coordinator.store.tables import dataset_contents, job_attempts
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import CSV, hand_in
 from tests.coordinator.datasets.test_routes import values
 from tests.coordinator.double import House, pointers, problem
+from tests.coordinator.jobs.office import job_row
 from tests.coordinator.sealed.test_sealed import KEY, KEYS, written
 
 NEW = bytes(range(100, 132))
@@ -69,23 +69,8 @@ async def seeded(it: House, dataset_id: str) -> str:
     async with part_of(it.app, Database).begin() as transaction:
         keys = part_of(it.app, StorageKeys)
         job_id = f"job-of-{dataset_id[-12:]}"
-        row = JobRow(
-            id=job_id,
-            algorithm="kmeans",
-            version="1",
-            dataset_id=dataset_id,
-            federation=None,
-            stance="sound",
-            params="{}",
-            chosen_seed=None,
-            preview="{}",
-            price="{}",
-            state=job_store.JobState.FAILED,  # no worker takes it
-            stage="queued",
-            created=part_of(it.app, Datasets).clock.now(),
-            secret=keys.seal(seed_purpose(job_id), b"s" * 32),
-        )
-        await job_store.add(transaction, row)
+        secret = keys.seal(seed_purpose(job_id), b"s" * 32)
+        await job_store.add(transaction, job_row(id=job_id, dataset_id=dataset_id, secret=secret))
     return job_id
 
 

@@ -18,6 +18,7 @@ from coordinator.budget.ledger import Ledger
 from coordinator.models.job import JobState
 from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Expiry
+from coordinator.store import jobs as job_store
 from coordinator.store import round_details as store
 from coordinator.store import rounds as round_store
 from coordinator.store.round_details import FROZEN
@@ -31,10 +32,10 @@ from coordinator.store.tables import (
     rounds,
 )
 from tacit.protocol.round.state import RoundState
-from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, integers, problem, query
-from tests.coordinator.rounds.test_differencing import NOISY, finish, hours
+from tests.coordinator.double import NOISY, House, problem, query
+from tests.coordinator.jobs.office import job_row
+from tests.coordinator.rounds.test_differencing import finish, hours
 from tests.coordinator.rounds.test_lists import copies
 
 ASKED = query(mechanism="distributed", epsilon="0.5")
@@ -42,13 +43,6 @@ LATER = datetime(2100, 1, 1, tzinfo=UTC)
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 READ = ("", "/descriptor", "/result", "/report", "/transcript", "/refusals")
 CHANGED = ("/close", "/abort")
-
-
-async def released(it: House, host: Sender, asked: dict[str, Any] = ASKED) -> Round:
-    opened = await it.open(asked)
-    await opened.contribute(host, integers(len(host.curators)))
-    assert (await it.finish(opened))["state"] == "released"
-    return opened
 
 
 async def expire(it: House, *, spared: int = 0, limit: int = 1000) -> int:
@@ -77,10 +71,9 @@ async def documents(it: House, name: str) -> list[bytes]:
 async def test_what_it_said_is_gone_and_what_it_cost_stays(house: Houses) -> None:
     async with house(3) as it:
         host = await it.host("gateway", 3)
-        names = [(await released(it, host)).id for _ in range(2)]
+        names = [(await it.released(host, ASKED)).id for _ in range(2)]
         ended = await it.open(ASKED)
-        await it.ask("POST", f"/v1/rounds/{ended.id}/abort")
-        names.append((await it.finish(ended))["id"])
+        names.append((await it.finish(ended, by="abort"))["id"])
         unfinished = await it.open({**ASKED, "name": "unfinished"})
         before = await budget(it, names)
         assert {status for status, _ in before.values()} == {200}
@@ -123,7 +116,7 @@ async def test_what_it_said_is_gone_and_what_it_cost_stays(house: Houses) -> Non
         assert await budget(it, names) == before
         assert part_of(it.app, Ledger).broken is None
         assert (await it.client.get("/readyz")).status_code == 200
-        await released(it, host)
+        await it.released(host, ASKED)
 
 
 async def test_a_sum_that_differs_from_an_expired_one_in_few_is_refused(house: Houses) -> None:
@@ -169,7 +162,7 @@ async def test_the_set_of_an_aborted_round_counts_as_before(house: Houses) -> No
 async def test_texts_that_others_are_packed_against_stay_as_long_as_these(house: Houses) -> None:
     async with house(3) as it:
         host = await it.host("gateway", 3)
-        names = [(await released(it, host)).id for _ in range(3)]
+        names = [(await it.released(host, ASKED)).id for _ in range(3)]
         assert packs(part_of(it.app, Database).dialect)
         before = {name: await documents(it, name) for name in names}
         for number, name in enumerate(names[:2]):
@@ -181,7 +174,7 @@ async def test_texts_that_others_are_packed_against_stay_as_long_as_these(house:
             found = await rows(it)
             assert found[names[0]].descriptor != ""
             assert found[names[0]].transcript is None
-        names.append((await released(it, host)).id)
+        names.append((await it.released(host, ASKED)).id)
         assert (await rows(it))[names[3]].sample == names[0]
         round_store._samples.clear()
         await expire(it)
@@ -189,7 +182,7 @@ async def test_texts_that_others_are_packed_against_stay_as_long_as_these(house:
         assert {(row.descriptor, row.report) for row in found.values()} == {("", None)}
         async with part_of(it.app, Database).reading() as transaction:
             assert (await transaction.execute(select(queries.c.sample))).scalar_one() is None
-        names += [(await released(it, host)).id for _ in range(2)]
+        names += [(await it.released(host, ASKED)).id for _ in range(2)]
         found = await rows(it)
         assert [found[name].sample for name in names[4:]] == [None, names[4]]
         round_store._samples.clear()
@@ -200,7 +193,7 @@ async def test_texts_that_others_are_packed_against_stay_as_long_as_these(house:
 async def test_a_step_that_does_not_end_changes_nothing(house: Houses) -> None:
     async with house(3) as it:
         host = await it.host("gateway", 3)
-        names = [(await released(it, host)).id for _ in range(2)]
+        names = [(await it.released(host, ASKED)).id for _ in range(2)]
         before, kept = {name: await documents(it, name) for name in names}, await rows(it)
         with pytest.raises(ZeroDivisionError):
             await _interrupted(it)
@@ -222,7 +215,7 @@ async def test_rounds_of_a_job_under_way_and_the_newest_stay(
         database = part_of(it.app, Database)
         async with database.begin() as transaction:
             await transaction.execute(update(rounds).values(finished=datetime.now(UTC)))
-            await transaction.execute(insert(jobs).values(**_job("job", JobState.RUNNING)))
+            await job_store.add(transaction, job_row(id="job", state=JobState.RUNNING))
             await transaction.execute(
                 insert(job_steps).values(
                     job_id="job", number=1, document="{}", round_id=names[0], opened=LATER
@@ -237,22 +230,6 @@ async def test_rounds_of_a_job_under_way_and_the_newest_stay(
         shown = (await it.ask("GET", "/v1/rounds?limit=1")).json()
         assert [item["id"] for item in shown["rounds"]] == [names[2]]
         assert shown["newest"] == names[3]
-
-
-def _job(name: str, state: JobState) -> dict[str, Any]:
-    texts = ("params", "preview", "price", "stage")
-    return {
-        **dict.fromkeys(texts, "{}"),
-        "id": name,
-        "algorithm": "kmeans",
-        "version": "1",
-        "stance": "sound",
-        "state": state.value,
-        "progress": 0.0,
-        "created": LATER,
-        "charged": False,
-        "attempts": 0,
-    }
 
 
 async def test_the_service_expires_in_steps_what_is_older_than_its_setting(

@@ -29,18 +29,11 @@ async def counted(it: House, clock: ManualClock, **counts: int) -> None:
     clock.advance(timedelta(hours=1, minutes=5))
 
 
-async def flow(it: House, **asked: str) -> dict[str, Any]:
-    answer = await it.ask("GET", "/v1/flow", params={k.strip("_"): v for k, v in asked.items()})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 async def test_it_tells_rounds_refusals_and_uploads(house: Houses, clock: ManualClock) -> None:
     async with house(3, clock=clock) as it:
         await released(it)
         await counted(it, clock, stored=9, round_closed=6, piece_conflict=2)
-        found = await flow(it)
+        found = await it.read("/v1/flow")
         assert found["rounds"] == {"released": 1}
         assert found["refused"] == {}
         first, *others = found["aggregators"]
@@ -49,7 +42,7 @@ async def test_it_tells_rounds_refusals_and_uploads(house: Houses, clock: Manual
         assert [each["lone"] for each in others] == [{}, {}]
         assert all(each["problem"] is None for each in found["aggregators"])
         clock.advance(timedelta(days=2))
-        later = await flow(it)
+        later = await it.read("/v1/flow")
         assert later["rounds"] == {}
         assert later["aggregators"][0]["lone"] == {}
 
@@ -73,7 +66,7 @@ async def test_an_aggregator_that_is_away_or_lies_spoils_no_other(
         ]
         for lie in lies:
             it.wires[2].lie = lambda path, told, lie=lie: lie if path == "/v1/flow" else told
-            found = await flow(it)
+            found = await it.read("/v1/flow")
             assert [each["problem"] for each in found["aggregators"]] == [
                 None,
                 "unreachable",
@@ -137,17 +130,10 @@ async def test_an_aggregator_that_hangs_holds_no_page_up(
         monkeypatch.setattr(answers, "SOON_S", 0.2)
         monkeypatch.setattr(it.wires[1], "handle_async_request", hang)
         async with asyncio.timeout(60):
-            found = await flow(it)
+            found = await it.read("/v1/flow")
             health = (await it.ask("GET", "/v1/aggregators?health=true")).json()["aggregators"]
         assert [each["problem"] for each in found["aggregators"]] == [None, "unreachable"]
         assert [each["reachable"] for each in health] == [True, False]
-
-
-async def received(it: House, round_id: str) -> dict[str, Any]:
-    answer = await it.ask("GET", f"/v1/rounds/{round_id}/received")
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 async def test_an_open_round_tells_how_far_it_is(house: Houses) -> None:
@@ -155,13 +141,14 @@ async def test_an_open_round_tells_how_far_it_is(house: Houses) -> None:
     async with house(2, clock=clock, console=True) as it:
         host, other = await it.host("gateway", 6), await it.host("other", 4)
         opened = await it.open(query(aggregators=2, min_participants=3, deadline_s=600))
-        found = await received(it, opened.id)
+        path = f"/v1/rounds/{opened.id}/received"
+        found = await it.read(path)
         assert (found["state"], found["expected"], found["minimum"]) == ("open", 10, 3)
         assert found["least"] == 0
         await opened.contribute(host, integers(6))
-        assert (await received(it, opened.id))["least"] == 0  # within a second: the same look
+        assert (await it.read(path))["least"] == 0  # within a second: the same look
         clock.advance(timedelta(seconds=2))
-        found = await received(it, opened.id)
+        found = await it.read(path)
         assert found["least"] == 6
         assert [each["accepted"] for each in found["aggregators"]] == [6, 6]
         assert host.id not in json.dumps(found)
@@ -173,11 +160,10 @@ async def test_an_open_round_tells_how_far_it_is(house: Houses) -> None:
         await analyst.get(f"/console/rounds/{opened.id}")
         assert "Every aggregator holds" not in analyst.words()
         token = await it.token("analyst")
-        path = f"/v1/rounds/{opened.id}/received"
         assert (await it.ask("GET", path, token=token)).status_code == 403
         it.wires[1].down = True
         clock.advance(timedelta(seconds=2))
-        found = await received(it, opened.id)
+        found = await it.read(path)
         assert found["least"] is None
         assert [each["accepted"] for each in found["aggregators"]] == [6, None]
         await browser.get(f"/console/rounds/{opened.id}")
@@ -185,7 +171,7 @@ async def test_an_open_round_tells_how_far_it_is(house: Houses) -> None:
         it.wires[1].down = False
         it.wires[1].lie = _lie
         clock.advance(timedelta(seconds=2))
-        assert (await received(it, opened.id))["aggregators"][1]["accepted"] is None
+        assert (await it.read(path))["aggregators"][1]["accepted"] is None
         it.wires[1].lie = None
         await opened.contribute(other, integers(4))
 
@@ -198,10 +184,9 @@ async def test_a_round_that_is_over_asks_nobody(house: Houses) -> None:
     async with house(2) as it:
         await it.host("gateway", 3)
         opened = await it.open(query(aggregators=2))
-        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
-        await it.finish(opened)
+        await it.finish(opened, by="abort")
         before = [len(wire.seen) for wire in it.wires]
-        found = await received(it, opened.id)
+        found = await it.read(f"/v1/rounds/{opened.id}/received")
         assert (found["state"], found["least"], found["aggregators"]) == ("aborted", None, [])
         assert [len(wire.seen) for wire in it.wires] == before
         assert (await it.ask("GET", "/v1/rounds/nothing/received")).status_code == 404

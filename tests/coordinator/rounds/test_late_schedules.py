@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 
 from common.runtime.clock import ManualClock
 from tacit.wire import format_instant
+from tests.coordinator.budget.test_routes import limited
 from tests.coordinator.conftest import Houses
-from tests.coordinator.console.test_budget import limited
-from tests.coordinator.console.test_rounds import NOISY
-from tests.coordinator.double import House, query
+from tests.coordinator.double import NOISY, House, query
 
 
 async def figure(it: House, name: str) -> float:

@@ -10,7 +10,7 @@ from common.web.dependencies import part_of
 from coordinator.store import rounds as store
 from tacit.protocol.round.state import RoundState
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, integers, query
+from tests.coordinator.double import NOISY, House, integers, query
 
 
 async def get(it: House, path: str, tag: str | None = None, token: str | None = None) -> Any:
@@ -138,8 +138,7 @@ async def test_a_round_behind_a_full_page_changes_its_tag(house: Houses) -> None
 async def test_a_list_tells_the_figures_of_results_and_the_times_of_steps(house: Houses) -> None:
     async with house() as it:
         host = await it.host("gateway", 20)
-        asked = query(mechanism="distributed", epsilon="1", collusion={"aggregators": 2})
-        opened = await it.open(asked)
+        opened = await it.open(query(**NOISY))
         [signed] = (await get(it, "/v1/rounds?state=open")).json()["rounds"]
         [head] = (await get(it, "/v1/rounds?state=open&form=head")).json()["rounds"]  # for people
         assert signed["statement"]["round"] == head["id"] == opened.id

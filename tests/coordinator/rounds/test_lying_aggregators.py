@@ -57,8 +57,7 @@ async def test_no_reveal_is_asked_for_before_all_commitments_agree(house: Houses
             it.wires[1].lie = lying("/commitment", change)
             opened = await it.open(query(name=change.__name__))
             await opened.contribute(host, integers(4))
-            await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-            finished = await it.finish(opened)
+            finished = await it.finish(opened, by="close")
             assert finished["state"] == "aborted"
             assert finished["reason"].startswith("The commitments are not those of one manifest")
         assert [wire.count("/reveal") for wire in it.wires] == [0, 0, 0]
@@ -136,8 +135,7 @@ async def test_an_abort_that_another_signed_earns_nobody_a_credit(house: Houses)
         it.wires[1].lie = lying("/abort", forged)
         await it.host("gateway", 4)
         opened = await it.open(query())
-        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
-        finished = await it.finish(opened)
+        finished = await it.finish(opened, by="abort")
         named = {item["statement"]["aggregator"] for item in finished["aborts"]}
         assert named == {"aggregator-0", "aggregator-2"}
 

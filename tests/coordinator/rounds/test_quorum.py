@@ -13,13 +13,7 @@ from coordinator.rounds.state_machine import _best, _common, quorum_size
 from tacit import sets
 from tacit.protocol.round.messages import AcceptedSet
 from tacit.query.query import Query
-from tests.coordinator.double import query
-
-NOISY: dict[str, Any] = {
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "collusion": {"curators": 0, "aggregators": 2},
-}
+from tests.coordinator.double import NOISY, query
 
 
 def shamir(**changes: Any) -> Query:
@@ -52,12 +46,6 @@ def choose(asked: Query, accepted: list[AcceptedSet], size: int) -> list[int]:
 def test_all_that_hold_the_same() -> None:
     everyone = np.ones(9, np.bool_)
     assert choose(shamir(), [held(i, everyone) for i in range(5)], 9) == [0, 1, 2, 3, 4]
-
-
-def test_two_that_came_late_are_left_out() -> None:
-    everyone, nobody = np.ones(9, np.bool_), np.zeros(9, np.bool_)
-    accepted = [held(i, everyone if i in (0, 2, 3) else nobody) for i in range(5)]
-    assert choose(shamir(), accepted, 9) == [0, 2, 3]
 
 
 def test_one_without_the_others_noise_is_left_out() -> None:

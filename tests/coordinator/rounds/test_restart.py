@@ -19,15 +19,9 @@ from coordinator.store.tables import frozen_sets, rounds
 from tacit.protocol.round.state import RoundState
 from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import WINDOW, House, integers, problem, query
+from tests.coordinator.double import NOISY, WINDOW, House, integers, problem, query
 
 SHAMIR: dict[str, Any] = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
-NOISY: dict[str, Any] = {
-    **SHAMIR,
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "collusion": {"curators": 0, "aggregators": 2},
-}
 
 
 async def stored(it: House, round_id: str) -> store.RoundRow:
@@ -142,27 +136,6 @@ async def test_a_restart_forgets_no_wish(house: Houses) -> None:
         )
 
 
-async def test_a_released_round_keeps_its_documents(house: Houses) -> None:
-    async with house(3) as it:
-        host = await it.host("gateway", 4)
-        opened = await it.open(query())
-        await opened.contribute(host, integers(4))
-        await it.finish(opened)
-        paths = [
-            f"/v1/rounds/{opened.id}/{name}" for name in ("descriptor", "transcript", "result")
-        ]
-        before = [(await it.ask("GET", path)).content for path in paths]
-        closing = await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        assert problem(closing) == (410, "round_closed")
-        assert problem(await it.ask("POST", f"/v1/rounds/{opened.id}/abort")) == (
-            410,
-            "round_closed",
-        )
-        await it.restart()
-        assert [(await it.ask("GET", path)).content for path in paths] == before
-        assert (await stored(it, opened.id)).state is RoundState.RELEASED
-
-
 async def test_an_abort_during_the_commitment_is_final(house: Houses) -> None:
     """One writer: the wish of an operator never races with the conductor."""
     async with house(3) as it:
@@ -248,12 +221,11 @@ async def test_a_quorum_goes_on_without_two(house: Houses) -> None:
     async with house(5, patience_s=8.0) as it:
         host = await it.host("gateway", 8)
         await it.host("absent", 1)
-        opened = await it.open(query(**NOISY))
+        opened = await it.open(query(**NOISY, **SHAMIR))
         values = integers(8)
         await opened.contribute(host, values)
         it.wires[0].down = it.wires[3].down = True
-        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        finished = await it.finish(opened)
+        finished = await it.finish(opened, by="close")
         assert (finished["state"], finished["participants"]) == ("released", 8)
         transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
         assert transcript["quorum"] == [1, 2, 4]
@@ -270,7 +242,7 @@ async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
         host = await it.host("gateway", 8)
         await it.host("absent", 1)
         it.wires[4].fault = lambda method, path: "request" if method == "POST" else None
-        opened = await it.open(query(**NOISY))
+        opened = await it.open(query(**NOISY, **SHAMIR))
         values = integers(8)
         words = opened.split(values, hosted=True)
         for index in range(4):
@@ -278,8 +250,7 @@ async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
                 assert (await opened.send_batch(host, index, body)).status_code == 201
         it.wires[4].fault = lambda method, path: None
         await it.wires[4].heard("/v1/rounds")
-        await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        finished = await it.finish(opened)
+        finished = await it.finish(opened, by="close")
         assert (finished["state"], finished["participants"]) == ("released", 8)
         transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
         assert transcript["quorum"] == [0, 1, 2, 3]

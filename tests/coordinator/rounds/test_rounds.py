@@ -14,9 +14,8 @@ from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
 from tacit.wire import parse_binary
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import WINDOW, House, integers, pointers, problem, query
+from tests.coordinator.double import NOISY, WINDOW, House, integers, pointers, problem, query
 
-UNKNOWN = "01928374-5566-7788-99aa-bbccddeeff00"
 SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
 
 
@@ -42,6 +41,9 @@ async def test_a_released_result_is_the_sum(house: Houses, changes: dict[str, ob
             parse_binary(identity["identity_key"]),
         )
         assert checked.total.tolist() == [int(values.sum())]
+        for late in ("close", "abort"):
+            answer = await it.ask("POST", f"/v1/rounds/{opened.id}/{late}")
+            assert problem(answer) == (410, "round_closed")
 
 
 async def test_too_few_participants_abort_the_round(house: Houses) -> None:
@@ -61,10 +63,7 @@ async def test_too_few_participants_abort_the_round(house: Houses) -> None:
 async def test_a_distributed_round_is_close_and_not_exact(house: Houses) -> None:
     async with house() as it:
         host = await it.host("gateway", 20)
-        asked = query(
-            mechanism="distributed", epsilon="1", collusion={"curators": 0, "aggregators": 2}
-        )
-        opened = await it.open(asked)
+        opened = await it.open(query(**NOISY))
         values = integers(20)
         await opened.contribute(host, values)
         await it.finish(opened)
@@ -131,14 +130,6 @@ async def test_an_opening_that_makes_no_sense(house: Houses) -> None:
         names = ["aggregator-2", "aggregator-0"]
         found = await it.ask_for(query(aggregators=2, n_max=9), aggregators=names)
         assert found["aggregators"] == names
-
-
-async def test_an_unknown_round(house: Houses) -> None:
-    async with house(0) as it:
-        asked = [("GET", step) for step in ("", "/descriptor", "/result", "/report", "/transcript")]
-        for method, step in [*asked, ("POST", "/close"), ("POST", "/abort")]:
-            answer = await it.ask(method, f"/v1/rounds/{UNKNOWN}{step}")
-            assert problem(answer) == (404, "unknown_round"), step
 
 
 async def test_an_operator_aborts_an_open_round(house: Houses) -> None:

@@ -12,9 +12,9 @@ from common.web.dependencies import part_of
 from coordinator.store import rounds as store
 from coordinator.store.tables import queries, rounds
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, integers, query
+from tests.coordinator.double import House, query
 
-SHOWN = ("descriptor", "transcript", "report")
+SHOWN = ("descriptor", "transcript", "report", "result")
 ASKED = query(mechanism="distributed", epsilon="0.5")
 
 
@@ -33,17 +33,12 @@ async def test_later_rounds_are_packed_against_the_first_and_read_as_they_were(
     house: Houses,
 ) -> None:
     async with house(3) as it:
-        host, done = await it.host("gateway", 3), []
+        host = await it.host("gateway", 3)
         aborted = await it.open(ASKED)
-        await it.ask("POST", f"/v1/rounds/{aborted.id}/abort")
-        assert (await it.finish(aborted))["state"] == "aborted"
+        assert (await it.finish(aborted, by="abort"))["state"] == "aborted"
         async with part_of(it.app, Database).reading() as transaction:
             assert (await transaction.execute(select(queries.c.sample))).scalar_one() is None
-        for _ in range(3):
-            opened = await it.open(ASKED)
-            await opened.contribute(host, integers(3))
-            assert (await it.finish(opened))["state"] == "released"
-            done.append(opened.id)
+        done = [(await it.released(host, ASKED)).id for _ in range(3)]
         kept, before = await stored(it), {name: await shown(it, name) for name in done}
         assert packs(part_of(it.app, Database).dialect)
         assert [kept[name].sample for name in done] == [None, done[0], done[0]]

@@ -58,22 +58,11 @@ def corrupt(plain: list[bytearray]) -> None:
     plain[0][16] ^= 1
 
 
-async def enrolled(house: House, sender: Sender) -> str:
-    """Enrol a party everywhere; its token at the coordinator."""
-    secret = await house.grant(sender)
-    answer = await house.send_enrolment(house.enrolment(sender, secret))
-    assert answer.status_code == 201, answer.text
-    sender.first = answer.json()["first"]
-    await house.federation.enrol(sender)
-    token: str = answer.json()["token"]
-    return token
-
-
 async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
     async with house(3) as it:
         senders = [it.federation.sender(f"curator-{index}") for index in range(6)]
         host = it.federation.sender("gateway", [f"home-{index}" for index in range(70)])
-        tokens = {sender.id: await enrolled(it, sender) for sender in (*senders, host)}
+        tokens = {sender.id: await it.enrolled(sender) for sender in (*senders, host)}
         current = await opened(it, proved())
         for sender, value in zip(senders, READINGS, strict=True):
             await current.prove(
@@ -142,8 +131,7 @@ async def test_too_few_candidates_are_never_verified(house: Houses) -> None:
         current = await opened(it, proved(min_participants=3))
         for sender in senders[:2]:
             await current.prove(sender, np.array([1]))
-        await it.ask("POST", f"/v1/rounds/{current.id}/close")
-        assert (await it.finish(current))["state"] == "aborted"
+        assert (await it.finish(current, by="close"))["state"] == "aborted"
         assert not any(wire.count("/verification") for wire in it.wires)
 
 

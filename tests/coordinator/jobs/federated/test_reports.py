@@ -6,25 +6,22 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from common.runtime.clock import ManualClock
 from common.web.dependencies import part_of
 from coordinator.rounds.context import Conduct
-from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed, verify
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor
 from tacit.wire import encode_binary
-from tests.aggregator.double import Federation
 from tests.conftest import postgres_database, postgres_server
-from tests.coordinator.double import OPERATOR_TOKEN, House, problem
+from tests.coordinator.conftest import Houses
+from tests.coordinator.double import House, problem
 
 TASK: dict[str, Any] = {
     "algorithm": "crowd-tasking",
@@ -51,25 +48,13 @@ Opened = Callable[..., AbstractAsyncContextManager[tuple[House, str]]]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Opened:
+def house(house: Houses) -> Opened:
     """A coordinator without aggregators, and the token of a host of three curators."""
 
     @asynccontextmanager
     async def run(database_url: str | None = None) -> Any:
-        settings = CoordinatorSettings(
-            data_dir=tmp_path,
-            operator_token=SecretStr(OPERATOR_TOKEN),
-            database_url=None if database_url is None else SecretStr(database_url),
-        )
-        clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-        it = House(settings, Federation(), [], {}, clock)
-        await it.start()
-        try:
-            sender = it.federation.sender("host", ["a", "b", "c"])
-            answer = await it.send_enrolment(it.enrolment(sender, await it.grant(sender)))
-            yield it, answer.json()["token"]
-        finally:
-            await it.stop()
+        async with house(0, database_url, clock=ManualClock()) as it:
+            yield it, await it.enrolled(it.federation.sender("host", ["a", "b", "c"]))
 
     return run
 
