@@ -485,7 +485,36 @@ def _quoted(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-def as_json(done: subprocess.CompletedProcess[str]) -> Any:
-    """What a command printed, as JSON; AssertionError if it failed."""
+def ask(it: Engine, path: str) -> Any:
+    """A request to the coordinator from outside the containers, by curl, as its operator."""
+    url = f"http://{it.address('coordinator')}:8200{path}"
+    words = ["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {_token(it)}"]
+    done = it.outside_run(*words, url)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def run_job(it: Engine, directory: Path) -> None:
+    """A job of the coordinator's, asked for from outside by `tacit`."""
+    work = directory / "work"
+    work.mkdir()
+    tacit = [sys.executable, "-m", "cli.main"]
+    sample = [*tacit, "dataset", "sample", "privacy-check", "--out", str(work)]
+    subprocess.run(sample, check=True, cwd=ROOT, capture_output=True)
+    parameters = work / "parameters.json"
+    parameters.write_text(json.dumps({"qid": ["job", "sex", "age"], "sensitive": ["disease"]}))
+    run = ["job", "run", "privacy-check", "--dataset", str(work / "table-2.1.csv")]
+    done = it.outside_run(
+        *(*tacit, *run, "--params", str(parameters), "--out", str(work / "out")),
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "TACIT_URL": f"http://{it.address('coordinator')}:8200",
+            "TACIT_TOKEN": _token(it),
+        },
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def _token(it: Engine) -> str:
+    return it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout

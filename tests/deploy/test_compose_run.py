@@ -4,30 +4,15 @@ networks, user and dependencies, and private rounds through them."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.deploy.conftest import Compose
-from tests.deploy.engine import ROOT, Engine, as_json
+from tests.deploy.engine import ask, run_job
 
 METERS = 400
 pytestmark = pytest.mark.slow
-
-
-def ask(it: Engine, service: str, port: int, path: str, *more: str) -> Any:
-    """A request from outside the containers, by curl, as the service's operator."""
-    token = it.run_in(service, "cat", "/run/secrets/operator_token").stdout
-    return as_json(
-        it.outside_run(
-            *["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {token}", *more],
-            f"http://{it.address(service)}:{port}{path}",
-        )
-    )
 
 
 def test_the_default_services_and_the_demo(compose: Compose) -> None:
@@ -35,7 +20,7 @@ def test_the_default_services_and_the_demo(compose: Compose) -> None:
     said = " ".join(it.wait_until_done("demo").split())
     assert "1,000 meters" in said
     assert "they add up to the answer" in said
-    paired = ask(it, "coordinator", 8200, "/v1/aggregators")["aggregators"]
+    paired = ask(it, "/v1/aggregators")["aggregators"]
     assert [item["id"] for item in paired] == ["aggregator-a", "aggregator-b", "aggregator-c"]
 
     # As hardened as the file says: no root, no write beside the volume, no capability, no core.
@@ -79,24 +64,7 @@ def test_postgres_meters_on_mqtt_and_workers_elsewhere(compose: Compose, tmp_pat
     assert int(stored.stdout) >= METERS, stored.stderr
 
     # A job runs on the workers that the compose file starts: the coordinator started none.
-    work = tmp_path / "work"
-    work.mkdir()
-    tacit = [sys.executable, "-m", "cli.main"]
-    sample = [*tacit, "dataset", "sample", "privacy-check", "--out", str(work)]
-    subprocess.run(sample, check=True, cwd=ROOT, capture_output=True)
-    table, parameters = work / "table-2.1.csv", work / "parameters.json"
-    parameters.write_text(json.dumps({"qid": ["job", "sex", "age"], "sensitive": ["disease"]}))
-    run = ["job", "run", "privacy-check", "--dataset", table, "--params", parameters]
-    done = it.outside_run(
-        *(*tacit, *map(str, run), "--out", str(work / "out")),
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "TACIT_URL": f"http://{it.address('coordinator')}:8200",
-            "TACIT_TOKEN": it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout,
-        },
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
+    run_job(it, tmp_path)
     # A meter speaks with the broker, over TLS and as itself, and its reading is stored.
     reading = {"time": "2026-01-05T10:00:00Z", "value": "1.5", "unit": "kWh", "kind": "delta"}
     host = it.address("mosquitto", "meters")

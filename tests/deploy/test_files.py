@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from cli.services import config
-from common.runtime.settings import ServiceSettings
+from docs.generate import settings_class
 from tests.deploy.conftest import read_env
 from tests.deploy.engine import APP, ROOT, read_compose, read_images, used_variables
 
@@ -89,10 +88,7 @@ def test_the_example_environment_has_the_variables_that_are_used_and_their_defau
 
 @pytest.mark.parametrize("role", ["coordinator", "aggregator", "curator"])
 def test_every_setting_of_a_service_exists(role: str) -> None:
-    kind: type[ServiceSettings] = getattr(
-        import_module(f"{role}.settings"), f"{role.capitalize()}Settings"
-    )
-    known = {f"TACIT_{name}".upper() for name in kind.model_fields}
+    known = {f"TACIT_{name}".upper() for name in settings_class(role).model_fields}
     for path in FILES:
         for service in yaml.safe_load(path.read_text())["services"].values():
             if service.get("command") == ["python", "-m", role]:

@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,7 +17,7 @@ import pytest
 
 from cli.services.deployment import free_ports
 from tests.deploy.conftest import Compose
-from tests.deploy.engine import APP, ROOT, Engine, Image, as_json
+from tests.deploy.engine import APP, ROOT, Engine, Image, ask, run_job
 from tests.deploy.images import Store, buildable
 
 DEFAULT = ("aggregator", "curator", "coordinator", "tools")
@@ -172,8 +171,7 @@ def test_a_round_a_job_a_restart_and_a_backup(
         assert it.run_in(name, "touch", f"{APP}/file").returncode != 0
         assert it.run_in(name, "touch", "/etc/file").returncode != 0
         assert it.run_in(name, "python", "-m", "pip").returncode != 0
-    done = _job(it, tmp_path)
-    assert done.returncode == 0, done.stderr + done.stdout
+    run_job(it, tmp_path)
 
     before = _released(it)
     for name in SERVICES:
@@ -194,43 +192,12 @@ def test_a_round_a_job_a_restart_and_a_backup(
     assert _released(it) == before
 
 
-def _ask(it: Engine, path: str, body: Any = None) -> Any:
-    token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
-    url = f"http://{it.address('coordinator')}:8200{path}"
-    words = ["curl", "-sS", "--fail-with-body", "-H", f"Authorization: Bearer {token}"]
-    if body is not None:
-        words += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
-    return as_json(it.outside_run(*words, url))
-
-
 def _released(it: Engine) -> dict[str, Any]:
     """Results of released rounds, by their ids."""
-    rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
+    rounds = ask(it, "/v1/rounds?limit=100")["rounds"]
     released = [item["id"] for item in rounds if item["state"] == "released"]
     assert released
-    return {name: _ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
-
-
-def _job(it: Engine, directory: Path) -> subprocess.CompletedProcess[str]:
-    """A job of the coordinator's own workers, asked for from outside."""
-    work = directory / "work"
-    work.mkdir()
-    tacit = [sys.executable, "-m", "cli.main"]
-    sample = [*tacit, "dataset", "sample", "privacy-check", "--out", str(work)]
-    subprocess.run(sample, check=True, cwd=ROOT, capture_output=True)
-    parameters = work / "parameters.json"
-    parameters.write_text(json.dumps({"qid": ["job", "sex", "age"], "sensitive": ["disease"]}))
-    run = ["job", "run", "privacy-check", "--dataset", str(work / "table-2.1.csv")]
-    token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
-    return it.outside_run(
-        *(*tacit, *run, "--params", str(parameters), "--out", str(work / "out")),
-        cwd=ROOT,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "TACIT_URL": f"http://{it.address('coordinator')}:8200",
-            "TACIT_TOKEN": token,
-        },
-    )
+    return {name: ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
 
 
 def _archives(it: Engine, service: str, *words: str) -> None:

@@ -8,14 +8,13 @@ import shutil
 import subprocess
 from copy import deepcopy
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
 
-from common.runtime.settings import ServiceSettings
+from docs.generate import settings_class
 from tests.deploy.engine import ROOT, read_compose
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -108,10 +107,7 @@ def test_what_compose_says_is_said_here() -> None:
 @pytest.mark.parametrize("name", PARTIES)
 def test_every_setting_exists(name: str) -> None:
     role = name.split("-")[0]
-    kind: type[ServiceSettings] = getattr(
-        import_module(f"{role}.settings"), f"{role.capitalize()}Settings"
-    )
-    known = {f"TACIT_{field}".upper() for field in kind.model_fields}
+    known = {f"TACIT_{field}".upper() for field in settings_class(role).model_fields}
     for kustomization in ("services", "postgres", "workers"):
         given = variables(workloads(built(kustomization))[name])
         assert {key.removesuffix("_FILE") for key in given} <= known

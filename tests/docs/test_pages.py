@@ -31,7 +31,10 @@ from tacit import errors
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
 from tests.docs.walkthrough import walk
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "troubleshoot.md"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGE = DOCS / "how-to" / "troubleshoot.md"
+EXAMPLE = ROOT / "examples" / "column_total"
 MODULES = (
     "aggregator.errors",
     "coordinator.errors",
@@ -74,9 +77,6 @@ def test_every_type_exists_with_its_status() -> None:
         assert said == meant, names
 
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(EXECUTABLE is None, reason=WHY)
 @pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="there is no mosquitto_pub")
@@ -100,11 +100,8 @@ def test_meters_on_mqtt(tmp_path: Path) -> None:
         broker.stop()
 
 
-FOLDER = Path(__file__).parents[2] / "examples" / "column_total"
-
-
 def test_the_algorithm_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(FOLDER, tmp_path / FOLDER.name)
+    shutil.copytree(EXAMPLE, tmp_path / EXAMPLE.name)
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     found: Algorithm = import_module("algorithms.column_total").ALGORITHM
@@ -120,9 +117,6 @@ def test_the_algorithm_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     # 297 kWh and noise of scale 10: beyond 400 with a chance below 1e-17.
     assert abs(outcome.result["total"] - 297) < 400
     assert [line.epsilon for line in outcome.report.verified] == ["1", "2"]
-
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_it_has_the_hash_of_the_verifier() -> None:
