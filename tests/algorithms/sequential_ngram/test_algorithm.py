@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from algorithms.contract import BadEpsilon, BadUniverse, Cancelled, SequentialContext, Stance
-from algorithms.counts.keeper import adder
 from algorithms.sequential_ngram import (
     ALGORITHM,
     Parameters,
@@ -22,21 +21,15 @@ from algorithms.sequential_ngram import (
     preview,
     run,
 )
-from algorithms.sequential_ngram import (
-    algorithm as pictures,
-)
 from algorithms.sequential_ngram.algorithm import RESULT
-from algorithms.sequential_ngram.parameters import expected_pairs, settings_of
-from algorithms.sequential_ngram.publication import publish
+from algorithms.sequential_ngram.parameters import expected_pairs
 from algorithms.sequential_ngram.settings import BadLength, TooManyPairs, TreeTooLarge
 from tacit.errors import DomainError
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences
 from tacit.records.text_files import UnknownItem
-from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import names_drawn, published
 
-ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 ITEMS = tuple("abcdef")
 
 
@@ -114,14 +107,6 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[DomainError], po
         check(sample(), params(**changes), "sound")
 
 
-def test_a_reference_has_to_be_replaced_by_its_list() -> None:
-    referring = params(universe={"dataset": ID})
-    unknown = {"verdict": "unknown: needs the list that is named by reference"}
-    assert preview(referring, "sound").error == unknown
-    with pytest.raises(BadUniverse):
-        run(sample(), referring, "sound", context())
-
-
 def test_an_unknown_item_is_refused() -> None:
     with pytest.raises(UnknownItem):
         check(sample(), params(universe=ITEMS[:2]), "sound")
@@ -158,13 +143,11 @@ def test_a_release() -> None:
     assert all(counts[row["items"]] == int(row["count"]) for row in patterns)
     assert {row["evidence"] for row in patterns} == {"beyond noise"}
     assert outcome.evaluation is None
+    assert names_drawn("sequential-ngram", outcome.plots) == ["grams", "lengths"]
+    assert Fraction(outcome.report.details["max_path_spend"]) <= 1
+    assert outcome.report.details["draws"] > 6
+    assert preview(params(evaluate=True), "sound").evaluation_attached
     assert ALGORITHM.federated == {"rounds": "stance sound"}
-
-
-def test_pictures_are_of_the_release() -> None:
-    chosen = settings_of(params(), "sound", 6, 10)
-    release = publish(sample(), chosen, adder("sound"), context())
-    assert names_drawn("sequential-ngram", pictures.plots_of(release)) == ["grams", "lengths"]
 
 
 def test_what_is_cut_off_and_empty_sequences_leave_no_trace() -> None:
@@ -186,32 +169,6 @@ def test_what_is_cut_off_and_empty_sequences_leave_no_trace() -> None:
     for private in ("sequences", "items", "shortened"):
         assert not re.search(rf"\b{one.evaluation[private]}\b", text)
     assert "shortened" not in text
-
-
-def test_the_order_of_the_universe_is_the_parameters() -> None:
-    """A dataset may know its items in another order."""
-    data = sample()
-    other = Sequences(ITEMS[::-1], (5 - data.items).astype(np.int32), data.starts)
-    one, two = (run(each, params(), "sound", context()) for each in (data, other))
-    assert published(one) == published(two)
-
-
-@pytest.mark.parametrize("lists", [[], [["a"]]], ids=["none", "one"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_max": 1, "l_max": 1},
-        {"l_max": "auto"},
-        {"budget": "uniform", "fill": "none", "generation": "cap"},
-    ],
-    ids=["one", "auto", "other-rules"],
-)
-def test_few_sequences_are_legal(lists: list[list[str]], changes: dict[str, Any]) -> None:
-    """In `paper` too; those of `sound`: `test_small_datasets`."""
-    asked = params(evaluate={"queries": 10, "top": (3,)}, epsilon="20", **changes)
-    outcome = run(Sequences.of(ITEMS, lists), asked, "paper", context())
-    assert outcome.evaluation is not None
-    json.dumps(outcome.evaluation, allow_nan=False)
 
 
 def test_l_max_from_the_lengths() -> None:
@@ -251,39 +208,3 @@ def test_cancelling() -> None:
 
     with pytest.raises(Cancelled):
         run(sample(), params(), "sound", SequentialContext(bytes(32), on_progress=stop))
-
-
-def test_the_sound_report() -> None:
-    planned, made = preview(params(), "sound"), run(sample(), params(), "sound", context()).report
-    for report in (planned, made):
-        one, two = report.verified
-        assert (one.model, one.epsilon, one.delta, one.neighbouring, one.privacy_unit) == (
-            "pure-dp",
-            "1",
-            "0",
-            "add-remove",
-            "sequence",
-        )
-        assert (two.epsilon, two.neighbouring) == ("2", "replace")
-        assert report.charged is not None
-        assert (report.charged.epsilon, report.charged.outside_budget) == ("1", False)
-        assert {each.sampler for each in report.noise} == {"exact-integer"}
-        assert report.sampler_delta is not None
-        assert 0 < float(report.sampler_delta) < 1e-20
-        assert PrivacyReport.model_validate_json(report.model_dump_json()) == report
-    assert Fraction(made.details["max_path_spend"]) <= 1
-    assert made.details["draws"] > 6
-    same = {"details": {}, "error": None}  # only a run knows the errors of its file
-    assert planned.model_copy(update=same) == made.model_copy(update=same)
-    assert preview(params(evaluate=True), "sound").evaluation_attached
-
-
-def test_the_paper_report_verifies_nothing() -> None:
-    report = run(sample(), params(), "paper", SequentialContext()).report
-    assert {(line.model, line.epsilon) for line in report.verified} == {("none", None)}
-    assert report.charged is not None
-    assert report.charged.outside_budget
-    assert report.charged.epsilon is None
-    assert report.sampler_delta is None
-    assert {each.sampler for each in report.noise} == {"float"}
-    assert len(report.source_defects) == 6

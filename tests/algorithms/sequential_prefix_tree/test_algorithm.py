@@ -18,11 +18,7 @@ from algorithms.sequential_prefix_tree import (
     preview,
     run,
 )
-from algorithms.sequential_prefix_tree import (
-    algorithm as pictures,
-)
 from algorithms.sequential_prefix_tree.algorithm import RESULT
-from algorithms.sequential_prefix_tree.counts import publish
 from algorithms.sequential_prefix_tree.evaluation import frequent
 from algorithms.sequential_prefix_tree.parameters import (
     BadHeight,
@@ -38,7 +34,6 @@ from tacit.errors import Invalid
 from tacit.records.item_files import read_text_sequences
 from tacit.records.items import Sequences
 from tacit.records.text_files import MalformedRow, UnknownItem
-from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import names_drawn, published
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
 
@@ -180,6 +175,19 @@ def test_a_release() -> None:
     assert len(tree) == outcome.result["nodes"] == sum(outcome.result["nodes_by_level"])
     assert all(row["noisy"].isdigit() for row in tree)
     assert outcome.evaluation is None
+    assert names_drawn("sequential-prefix-tree", outcome.plots) == ["levels", "consistency"]
+
+
+def test_a_run_adds_only_the_errors_of_its_file() -> None:
+    planned, made = preview(params(), "sound"), run(SAMPLE.dataset, params(), "sound", context())
+    assert planned.error is not None
+    assert made.report.error is not None
+    stated = {**made.report.error, "verdict": planned.error["verdict"]}
+    assert planned.error.items() <= stated.items()
+    assert planned.details == made.report.details
+    table = planned.details["budget_table"]
+    assert sum(Fraction(part) for row in table.values() for part in row) == 1
+    assert planned.details["mean_group_size"] == "17"
 
 
 def test_nothing_private_gets_out() -> None:
@@ -199,75 +207,8 @@ def test_nothing_private_gets_out() -> None:
     assert outcome.report.evaluation_attached
 
 
-def test_pictures_are_of_the_release() -> None:
-    for data, names in ((TABLE_6_1, ["levels", "consistency"]), (nobody(), [])):
-        chosen = resolved(params(**FEW, epsilon="100", height=4), "sound")[1]
-        release = publish(data, chosen, context())
-        drawn = names_drawn("sequential-prefix-tree", pictures.plots_of(release))
-        assert drawn == (names if release.tree.nodes else [])
-
-
 def nobody() -> Sequences:
     return Sequences.of("1234", [])
-
-
-@pytest.mark.parametrize("lists", [[], ["", "12"]], ids=["none", "two"])
-@pytest.mark.parametrize("fan_out", [None, 3], ids=["simple", "hybrid"])
-def test_few_sequences_are_legal(lists: list[Any], fan_out: int | None) -> None:
-    """In `paper` too; those of `sound`: `test_small_datasets`."""
-    data = Sequences.of("123456", lists)
-    asked = params(universe=6, taxonomy=None, fan_out=fan_out, evaluate={"queries": 20})
-    outcome = run(data, asked, "paper", SequentialContext())
-    assert outcome.evaluation is not None
-    json.dumps(outcome.evaluation, allow_nan=False)
-
-
-def test_the_order_of_the_universe_is_the_parameters() -> None:
-    """A dataset may know its items in another order."""
-    data = SAMPLE.dataset
-    turned = Sequences(data.universe[::-1], (67 - data.items).astype(np.int32), data.starts)
-    one, two = (run(each, params(), "sound", context()) for each in (data, turned))
-    assert published(one) == published(two)
-
-
-def test_the_sound_report() -> None:
-    planned = preview(params(), "sound")
-    made = run(SAMPLE.dataset, params(), "sound", context()).report
-    assert planned.error is not None
-    assert made.error is not None
-    # Only a run knows the errors of its file.
-    assert planned.error.items() <= {**made.error, "verdict": planned.error["verdict"]}.items()
-    assert planned == made.model_copy(update={"error": planned.error})
-    one, two = planned.verified
-    assert (one.model, one.epsilon, one.delta, one.neighbouring) == (
-        "pure-dp",
-        "1",
-        "0",
-        "add-remove",
-    )
-    assert (two.epsilon, two.neighbouring) == ("2", "replace")
-    assert planned.privacy_unit == "sequence"
-    assert planned.charged is not None
-    assert (planned.charged.epsilon, planned.charged.outside_budget) == ("1", False)
-    assert {each.sampler for each in planned.noise} == {"exact-integer"}
-    assert planned.sampler_delta is not None
-    assert 0 < float(planned.sampler_delta) < 1e-20
-    table = planned.details["budget_table"]
-    assert sum(Fraction(part) for row in table.values() for part in row) == 1
-    assert planned.details["mean_group_size"] == "17"
-    assert PrivacyReport.model_validate_json(planned.model_dump_json()) == planned
-
-
-def test_the_paper_report_verifies_nothing() -> None:
-    report = run(SAMPLE.dataset, params(), "paper", SequentialContext()).report
-    assert {line.epsilon for line in report.verified} == {None}
-    assert all("floating-point Laplace" in (line.reason or "") for line in report.verified)
-    assert report.charged is not None
-    assert report.charged.outside_budget
-    assert report.charged.epsilon is None
-    assert report.sampler_delta is None
-    assert {each.sampler for each in report.noise} == {"float"}
-    assert len(report.source_defects) == 4
 
 
 def plain_support(lists: list[str], pattern: tuple[int, ...]) -> int:
