@@ -215,16 +215,6 @@ def test_the_audit_of_two_rounds_with_a_permanent_part(
     assert least < lower_bound(*found) <= most
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7])
-@pytest.mark.parametrize("epsilon", ["1/100", "5", "64"])
-def test_labels_keep_their_ratio(classes: int, epsilon: str) -> None:
-    told = truth_probability(Fraction(epsilon), classes)
-    assert Fraction(1, classes) <= told <= 1
-    if told < 1:
-        ratio = told * (classes - 1) / (1 - told)
-        assert math.log(ratio) <= float(Fraction(epsilon))
-
-
 @pytest.mark.parametrize("classes", [2, 5])
 def test_told_labels(classes: int) -> None:
     """Shares of 10^5 answers; 4 sd: 0.0064."""

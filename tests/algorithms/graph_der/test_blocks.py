@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import NotOverCurators, Outcome, SequentialContext
-from algorithms.datasets.edge_list import EdgeList, read_snap
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der import Parameters, preview, run
 from algorithms.graph_der import algorithm as federated
 from algorithms.graph_der.block_graph import EndLaw, publish_blocks, vertex_weights
@@ -27,13 +27,13 @@ from algorithms.graph_der.parameters import BLOCK_SHARES, Aim, BadCells, BadShar
 from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, Measured, measure, sides_of
 from algorithms.simplex import on_simplex, on_simplices
 from reproduction.stand_in_data import power_law
-from simulation.populations import shared_data
 from simulation.stand_in_data import blocks
 from tacit.encoders.graph_der_blocks import BlockSum, Ints
 from tacit.encoders.sums import SumRefused, read
 from tacit.errors import Invalid
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tests.algorithms.graph_der.examples import real
 from tests.property_examples import examples
 
 
@@ -272,15 +272,6 @@ def test_as_many_edges_as_before(name: str) -> None:
     asked = plan(graph.count)
     found = publish_blocks(graph, asked, "id", 0, SequentialContext(test_seed=1))
     assert 0.97 < found.edges / graph.edges < 1.03
-
-
-def real(name: str) -> EdgeList:
-    """A graph that lies beside the repository."""
-    folder = shared_data()
-    if folder is None or not (folder / f"{name}.txt").exists():
-        pytest.skip(f"{name}.txt is not beside the repository")
-    with (folder / f"{name}.txt").open("rb") as stream:
-        return read_snap(stream)
 
 
 @pytest.mark.slow

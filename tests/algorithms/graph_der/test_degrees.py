@@ -34,7 +34,7 @@ from reproduction.stand_in_data import power_law
 from simulation.stand_in_data import blocks
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
-from tests.algorithms.graph_der.test_blocks import real
+from tests.algorithms.graph_der.examples import real
 from tests.property_examples import examples
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import MethodNeedsSound, Outcome, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
@@ -105,12 +104,6 @@ def test_what_one_stance_refuses(
     with pytest.raises(problem) as wrong:
         preview(params(**changes), stance)
     assert wrong.value.pointer == f"/params/{pointer}"
-
-
-def test_a_seed_of_the_noise_is_no_parameter() -> None:
-    """Acceptance 11."""
-    with pytest.raises(ValidationError, match="seed"):
-        params(seed=1)
 
 
 def test_graphs_that_do_not_fit() -> None:

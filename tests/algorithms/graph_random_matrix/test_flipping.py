@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.edge_list import EdgeList, read_snap
+from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import Parameters, check, preview, run
 from algorithms.graph_random_matrix.degree_vector import (
     COUNT_SHARE,
@@ -47,9 +47,9 @@ from algorithms.graph_random_matrix.parameters import (
 )
 from algorithms.graph_random_matrix.publication import adjacency
 from reproduction.stand_in_data import power_law
-from simulation.populations import shared_data
 from simulation.stand_in_data import blocks
 from tacit.randomness import NoiseSource
+from tests.algorithms.graph_der.examples import real
 
 
 class Words:
@@ -265,7 +265,9 @@ def test_the_preview_reserves_for_both() -> None:
     assert planned.charged is not None
     assert (planned.charged.epsilon, planned.charged.delta) == ("2", "0.000001")
     assert any("number of vertices decides" in each for each in planned.caveats)
-    found = run(blocks((40,) * 4, 0.5, 0.02, 1), asked, "sound", SequentialContext(bytes(32)))
+    found = run(GRAPH, asked, "sound", SequentialContext(bytes(32)))
+    assert found.result["estimator"] == "flip"
+    assert found.result["noisy_edges"] == pytest.approx(GRAPH.edges, abs=400)
     assert found.report.charged is not None
     assert (found.report.charged.epsilon, found.report.charged.delta) == ("2", "0")
     (line,) = found.report.verified
@@ -350,11 +352,7 @@ def test_compiled_and_plain_sums_agree() -> None:
 )
 def test_the_forecast_on_real_graphs(name: str, epsilon: int) -> None:
     """Acceptance 15: cos^2 of the first eigenvector within .03 of 1 - n v / lambda^2."""
-    folder = shared_data()
-    if folder is None or not (folder / f"{name}.txt").exists():
-        pytest.skip(f"{name}.txt is not beside the repository")
-    with (folder / f"{name}.txt").open("rb") as stream:
-        graph = read_snap(stream)
+    graph = real(name)
     law = Flip.of(Fraction(epsilon))
     values, vectors = eigenpairs(adjacency(graph), 1)
     forecast = squared_cosine_of_flips(float(values[0]), graph.count * law.variance)
@@ -449,11 +447,3 @@ def test_no_signal_is_refused_before_spending() -> None:
     check(SPARSE, asked.model_copy(update={"epsilon": Fraction(2)}), "sound")
     told = preview(asked, "sound").details["method"]["expected_cosine"]["1000"]
     assert max(told.values()) < 0.1
-
-
-def test_dense_communities_still_flip() -> None:
-    graph = blocks((40,) * 4, 0.5, 0.02, 1)
-    asked = Parameters(mode="spectral", epsilon="2", k=4)
-    found = run(graph, asked, "sound", SequentialContext(test_seed=1))
-    assert found.result["estimator"] == "flip"
-    assert found.result["noisy_edges"] == pytest.approx(graph.edges, abs=400)

@@ -32,12 +32,6 @@ RINGS = NetworkPath.of(
 """Figure 6.4."""
 
 
-def complete(vertices: int) -> NetworkPath:
-    """Every edge there is; the path in order."""
-    ids = list(range(1, vertices + 1))
-    return NetworkPath.of(ids, [list(pair) for pair in combinations(ids, 2)], ids)
-
-
 def relations(network: NetworkPath, fakes: Iterable[tuple[int, int]] = ()) -> Relations:
     """Without noise, but for these pairs of ids that are put into G."""
     visits = np.bincount(network.path, minlength=network.network.size).tolist()

@@ -31,7 +31,6 @@ from algorithms.path_publishing.parameters import (
     NetworkTooLarge,
     PathNotSpanning,
 )
-from coordinator.errors import UnitNotProtected
 from coordinator.jobs.privacy_statements import price_of
 from reproduction.path_publishing_networks import random_network
 from tacit.crypto.sealing import SealKey
@@ -90,15 +89,12 @@ def ran(name: str, dataset: NetworkPath = SIX, **changes: Any) -> Outcome:
 def test_what_is_refused(
     stance: Stance, values: dict[str, Any], problem: type[DomainError], pointer: str
 ) -> None:
-    for ask in (lambda: preview(params(**values), stance), lambda: ran_with(values, stance)):
+    asked = params(**values)
+    for ask in (lambda: preview(asked, stance), lambda: check(SIX, asked, stance)):
         with pytest.raises(problem) as wrong:
             ask()
         assert wrong.value.pointer == f"/params/{pointer}"
         assert wrong.value.name == problem.name
-
-
-def ran_with(values: dict[str, Any], stance: Stance) -> None:
-    check(SIX, params(**values), stance)
 
 
 PART = NetworkPath.of([1, 2, 3], [[1, 2], [2, 3]], [1, 2])
@@ -334,14 +330,6 @@ def test_what_is_verified_is_charged(
     )
     assert report.charged is not None
     assert (report.charged.privacy_unit, report.charged.epsilon) == (unit, epsilon)
-    for asked in {"path-edge", unit}:
-        price = price_of(report, asked, seeded=False)
-        assert (price.kind, price.epsilon) == ("budget", int(float(epsilon) * 10**6))
-
-
-def test_a_complement_does_not_protect_pairs() -> None:
-    with pytest.raises(UnitNotProtected):
-        price_of(preview(params(), "sound"), "vertex-pair", seeded=False)
 
 
 def test_the_report_of_sealed_paths() -> None:

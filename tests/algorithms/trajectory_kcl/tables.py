@@ -25,9 +25,7 @@ TABLE_52 = (
     "d2 f6 c7 e9",
 )
 MODEL_51 = Model(2, Fraction(1, 2), 2)
-B1 = ("a1 a2 a3 a4", "a1 a2 a3", "a1 a2 a4", "a2 a3", "a1")
 B3 = ("a1 a2 a3", "a1 a3", "a2 a3", "a1 a2 a4")
-B4 = ("a2 a4", "a1 a4", "a1 a2 a4", "a2 a3 a4", "a3", "a2 a3")
 
 
 def lines(paths: tuple[str, ...], values: tuple[str, ...] | None = None) -> bytes:

@@ -276,13 +276,10 @@ def test_all_records_are_shuffled_alike() -> None:
 KCL = catalogue.find("trajectory-kcl")
 
 
-def path_lines(records: int, pairs: int) -> str:
-    path = [["p", step] for step in range(pairs)]
-    return (json.dumps({"path": path}, separators=(",", ":")) + "\n") * records
-
-
 def same(records: int, pairs: int) -> Trajectories:
-    return read_ndjson(io.BytesIO(path_lines(records, pairs).encode()))
+    """Records of one path of so many pairs."""
+    path = [["p", step] for step in range(pairs)]
+    return read((json.dumps({"path": path}, separators=(",", ":")) + "\n") * records)
 
 
 def asked(**changes: Any) -> Parameters:
@@ -299,11 +296,7 @@ def test_how_many_sequences_a_path_has(pairs: int, longest: int | None) -> None:
 
 
 def test_more_than_the_limit_is_not_counted_to_the_end() -> None:
-    assert model_of_all().sequences(10**9, 2 * 10**9) > 2 * 10**9
-
-
-def model_of_all() -> Model:
-    return asked(L="all").model
+    assert asked(L="all").model.sequences(10**9, 2 * 10**9) > 2 * 10**9
 
 
 @pytest.mark.parametrize(
