@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from algorithms import catalogue
-from algorithms.catalogue import NAMES, UnknownAlgorithm
+from algorithms.catalogue import NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -24,11 +24,6 @@ def test_an_entry_is_whole(name: str) -> None:
         assert shown[field], field
     for forbidden in ("stance", "seed", "federation", "acknowledge_unverified"):
         assert forbidden not in shown["parameters"]["properties"]
-
-
-def test_what_is_not_there() -> None:
-    with pytest.raises(UnknownAlgorithm):
-        catalogue.find("alchemy")
 
 
 @pytest.mark.slow

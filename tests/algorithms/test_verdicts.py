@@ -83,20 +83,9 @@ def check(words: list[str], errors: list[float], least: int) -> None:
 
 
 def test_borders() -> None:
-    assert [by_error(each) for each in (0, 0.25, 0.26, 1, 1.01)] == [
-        "useful",
-        "useful",
-        "weak",
-        "weak",
-        "noise",
-    ]
-    assert [by_cosine(each) for each in (1, 0.7, 0.69, 0.1, 0.09)] == [
-        "useful",
-        "useful",
-        "weak",
-        "weak",
-        "noise",
-    ]
+    expected = ["useful", "useful", "weak", "weak", "noise"]
+    assert [by_error(each) for each in (0, 0.25, 0.26, 1, 1.01)] == expected
+    assert [by_cosine(each) for each in (1, 0.7, 0.69, 0.1, 0.09)] == expected
 
 
 def test_what_the_data_decide() -> None:

@@ -36,6 +36,7 @@ from algorithms.set_valued.settings import integer_test
 from reproduction.stand_in_data import bus
 from simulation.stand_in_data import metro
 from tacit.records.items import Sequences
+from tests.algorithms.outcomes import stated_errors_hold
 
 DRAWS = (Fraction(1), Fraction(3, 2), Fraction(3))
 
@@ -179,7 +180,7 @@ def test_the_stated_errors_hold_for_the_file(
             counts[place[item]] += int(line["count"])
     error = outcome.report.error
     assert error is not None
-    _holds(
+    stated_errors_hold(
         error[STATED[name]],
         counts,
         _true(held, outcome.result.get("l_max", 1), outcome.report.details),
@@ -191,19 +192,6 @@ def _true(data: Sequences, first: int, details: dict[str, Any]) -> NDArray[np.in
     places = np.arange(data.items.size) - np.repeat(data.starts[:-1], np.diff(data.starts))
     counted = np.bincount(data.items[places < first], minlength=len(data.universe))
     return np.rint(counted * float(details.get("stretch", 1))).astype(np.int64)
-
-
-def _holds(stated: Any, counts: NDArray[np.int64], true: NDArray[np.int64]) -> None:
-    """By true and by released counts, 95 in 100 less four standard errors."""
-    for each in stated:
-        low, high = each["off_by_95"]
-        last = math.inf if each["count_to"] is None else each["count_to"]
-        for by in (true, counts):
-            inside = (by >= each["count_from"]) & (by <= last)
-            number = int(inside.sum())
-            error = (counts - true)[inside]
-            held = int(((error >= low) & (error <= high)).sum())
-            assert held >= 0.95 * number - 4 * math.sqrt(0.0475 * number), each
 
 
 def test_a_cut_and_a_factor_are_in_the_errors() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Outcome, SequentialContext
+from algorithms.contract import SequentialContext
 from algorithms.crowd_tasking.algorithm import BadRows, preview, run
 from algorithms.crowd_tasking.task import Task
 from algorithms.datasets.tables import Texts, UserSeries
@@ -23,7 +23,7 @@ from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
 from tacit.report.text import plain_words
 from tests.algorithms.crowd_tasking.tasks import params, sensor, series, task
-from tests.algorithms.outcomes import names_drawn
+from tests.algorithms.outcomes import names_drawn, names_in, published
 
 SECRET = bytes(range(32))
 HIST = {"aggregate": "HIST", "buckets": {"width": 10}}
@@ -56,17 +56,6 @@ def labelled(users: int = 60) -> tuple[np.ndarray, np.ndarray]:
     labels = np.where(np.arange(users) % 3 == 0, 7, 3)[:, None]
     points = SeededRandom(12).generator.normal(0, 0.5, (users, 1, 2))
     return points + np.where(labels == 7, 2, 8)[..., None], labels
-
-
-def published(outcome: Outcome) -> tuple[object, ...]:
-    """Everything that leaves the house."""
-    return (
-        json.dumps(outcome.result, allow_nan=False),
-        outcome.report.model_dump_json(),
-        tuple(file.content for file in outcome.files),
-        outcome.plots,
-        dict(outcome.public_seeds),
-    )
 
 
 def test_an_average() -> None:
@@ -209,18 +198,7 @@ def test_nothing_true_is_published() -> None:
     secret = outcome.evaluation["average"]
     for value in (777.125, float(truth.mean()), secret["true_mean"][0], secret["error"][0]):
         assert f"{value:.6g}" not in text
-    keys = set()
-
-    def walk(node: Any) -> None:
-        if isinstance(node, dict):
-            keys.update(node)
-            for each in node.values():
-                walk(each)
-        elif isinstance(node, list):
-            for each in node:
-                walk(each)
-
-    walk(json.loads(outcome.report.model_dump_json()) | dict(outcome.result))
+    keys = names_in(json.loads(outcome.report.model_dump_json())) | names_in(outcome.result)
     forbidden = {"clamped_readings", "true_mean", "true_shares", "realised", "raw", "wiener", "pca"}
     assert not keys & forbidden
     risk = outcome.report.details["risk"]

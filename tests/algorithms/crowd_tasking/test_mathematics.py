@@ -79,27 +79,12 @@ def test_closed_forms_of_each_number_of_parts(parts: int) -> None:
     assert cumulative([-np.inf, np.inf], 3.0, parts) == pytest.approx([0, 1], abs=1e-200)
 
 
-def mean_of_rounds_variance(rounds: int, components: tuple[str, ...], persistence: float) -> float:
-    """Var of one user's noise averaged over rounds 1..T, / b^2: G does not average out.
-
-    2 (1/T [Y] + 1 [G] + 1/T^2 sum_{s,t} p^|s-t| [L]).
-    """
-    found = ("Y" in components) / rounds + float("G" in components)
-    if "L" in components:
-        lags = np.arange(1, rounds, dtype=np.float64)
-        pairs = rounds + 2 * float(((rounds - lags) * persistence**lags).sum())
-        found += pairs / rounds**2
-    return 2.0 * found
-
-
 @pytest.mark.parametrize("components", [("Y",), ("Y", "G"), ALL])
 def test_averaging_rounds(components: tuple[Component, ...]) -> None:
     rounds, p = 7, 0.6
     direct = sum(
         autocovariance(abs(s - t), components, p) for s in range(rounds) for t in range(rounds)
     )
-    expected = direct / rounds**2
-    assert mean_of_rounds_variance(rounds, components, p) == pytest.approx(expected)
     users = np.repeat([0, 1], rounds)
     pairs = noise_pairs(users, np.tile(np.arange(1, rounds + 1), 2), components, p)
     assert 2 * pairs == pytest.approx(2 * direct)

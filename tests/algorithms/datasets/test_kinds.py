@@ -1,12 +1,9 @@
-"""Kinds, their readers of columns, and content that came compressed."""
+"""Kinds and their readers of columns; compressed content: `tests/tacit/test_compression.py`."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import lzma
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -22,7 +19,7 @@ from algorithms.datasets import table_files
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
 from algorithms.datasets.kinds import BadRows, WrongKind, joined, kind_of, read, split, written
 from algorithms.datasets.tables import Table, Texts, Universe
-from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
+from tacit.compression import MalformedContent
 from tacit.records.text_files import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 from tests.property_examples import examples
 
@@ -246,8 +243,6 @@ def test_what_a_kind_does_not_have() -> None:
 
 
 def test_limits_of_rows_and_columns() -> None:
-    from algorithms.datasets import table_files
-
     with pytest.raises(TooManyRows):
         table_files.read_numeric_csv(io.BytesIO(b"x\n1\n2\n3\n"), max_rows=2)
     with pytest.raises(TooManyRows):
@@ -298,29 +293,3 @@ def test_rows_become_files() -> None:
             written("text", None, [blank])
     with pytest.raises(WrongKind):
         written("parquet", None, [])
-
-
-PACKS: list[Callable[[bytes], bytes]] = [gzip.compress, lzma.compress]
-
-
-@pytest.mark.parametrize("pack", PACKS, ids=["gz", "xz"])
-def test_compressed_content_is_read_through(pack: Callable[[bytes], bytes]) -> None:
-    content = bytes(range(256)) * 5000
-    limits = Limits(expanded=10**7)
-    for data in (pack(content), pack(content[:1000]) + pack(content[1000:])):
-        assert expanded(io.BufferedReader(io.BytesIO(data)), limits).read() == content
-    empty = expanded(io.BufferedReader(io.BytesIO(pack(b""))), limits)
-    assert empty.read() == b""
-    data = pack(content)
-    for broken in (data[:-5], data[:20], data[:30] + b"\0\0\0\0" + data[34:], data + b"junk"):
-        with pytest.raises(MalformedContent):
-            expanded(io.BufferedReader(io.BytesIO(broken)), limits).read()
-
-
-@pytest.mark.parametrize("pack", PACKS, ids=["gz", "xz"])
-def test_a_bomb_is_refused_before_it_expands(pack: Callable[[bytes], bytes]) -> None:
-    data = pack(bytes(40 << 20))
-    for limits in (Limits(expanded=1 << 20), Limits(ratio=50)):
-        stream = expanded(io.BufferedReader(io.BytesIO(data)), limits)
-        with pytest.raises(ContentTooLarge):
-            stream.read()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -43,7 +42,7 @@ from tacit.encoders.dpbv_clustering import Flip, Ints, encode, make_codes, unary
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
-from tests.algorithms.outcomes import names_drawn
+from tests.algorithms.outcomes import leaves, names_drawn
 from tests.property_examples import examples
 
 SECRET = SequentialContext(seed=bytes(range(32)))
@@ -282,14 +281,6 @@ def test_dpbv_exact_holds_its_budget_and_warns() -> None:
         )
         found = preview(alone, "sound").error or {}
         assert found["predicted_sd_distance"] == pytest.approx(deviation, rel=2e-3)
-
-
-def leaves(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [leaf for each in value.values() for leaf in leaves(each)]
-    if isinstance(value, list | tuple):
-        return [leaf for each in value for leaf in leaves(each)]
-    return [value]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import CountTest
 from algorithms.set_valued.counts import Run, publish
-from algorithms.set_valued.records import record_masks
+from algorithms.set_valued.records import Itemsets, record_masks
 from algorithms.set_valued.settings import Settings
 from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.randomness import NoiseSource
@@ -31,6 +32,14 @@ TABLE_4_1 = Transactions.of(
     ],
     ITEMS,
 )
+EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
+"""All records over four items."""
+
+
+def sets_of(*records: tuple[int, ...]) -> Itemsets:
+    places = np.array([item for record in records for item in record], np.int32)
+    sizes = np.array([len(each) for each in records], np.int64)
+    return Itemsets(places, np.concatenate(([0], np.cumsum(sizes))))
 
 
 @dataclass(frozen=True)

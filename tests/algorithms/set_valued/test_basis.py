@@ -35,7 +35,6 @@ from algorithms.set_valued.margins import (
 )
 from algorithms.set_valued.pair_model import with_pairs
 from algorithms.set_valued.records import (
-    Itemsets,
     Supports,
     Weighted,
     deduplicated,
@@ -52,15 +51,7 @@ from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.records.items import Transactions
 from tests.algorithms.counts.test_rounds import DRAWS, Curators, lists_of, over_curators, split
-
-EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
-"""All records over four items."""
-
-
-def sets_of(*records: tuple[int, ...]) -> Itemsets:
-    places = np.array([item for record in records for item in record], np.int32)
-    sizes = np.array([len(each) for each in records], np.int64)
-    return Itemsets(places, np.concatenate(([0], np.cumsum(sizes))))
+from tests.algorithms.set_valued.examples import EVERY, sets_of
 
 
 def patterned(records: int, seed: int = 1, items: int = 60) -> Transactions:
@@ -141,12 +132,6 @@ def test_brute_force_of_pairs(most: int, shares: Any) -> None:
     assert shares.diffpart + shares.lengths + shares.items + shares.basis == 1
 
 
-def test_pairs_without_a_limit_would_be_found() -> None:
-    """A planted fault: all pairs of a record, at the scale of those that two items have."""
-    all_pairs = kept_pairs(sets_of((0, 1, 2, 3)), np.arange(4), 4, SeededRandom(1))
-    assert all_pairs.sum() > pair_count(2)
-
-
 def test_pairs_are_kept_uniformly() -> None:
     """Of 30,000 equal records of four items that keep two, each pair a sixth: all within five
     standard deviations, which fails once in 300,000 seeds."""
@@ -196,16 +181,6 @@ def test_exchanges_bring_pairs_to_their_counts_and_change_nothing_else() -> None
     noise = Pairs(chosen, 12, noisy, 50 * math.sqrt(2))
     same = with_pairs(owner, items, noise, 40, SeededRandom(2), lambda: None)
     assert np.abs(together(same) - true).mean() < 0.4 * np.abs(noisy - true).mean()
-
-
-def test_a_basis_of_true_counts_would_be_found() -> None:
-    """A planted fault: one record more changes the basis of true counts, and then many cells."""
-    records = ((0, 1), (0, 1), (0,), (2,), (2,))
-
-    def cells(sets: Itemsets) -> Any:
-        return basis_cells(sets, commonest(np.bincount(sets.places, minlength=4), 2))
-
-    assert np.abs(cells(sets_of(*records, (2,))) - cells(sets_of(*records))).sum() > 1
 
 
 def test_shares_follow_from_the_noisy_number_of_records() -> None:

@@ -46,6 +46,7 @@ from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.records.items import Transactions
 from tests.algorithms.counts.test_rounds import DRAWS, Curators, lists_of, over_curators, split
+from tests.algorithms.set_valued.examples import EVERY, sets_of
 
 ITEMS = tuple(f"i{number:02}" for number in range(40))
 
@@ -79,14 +80,7 @@ def margins_of(
     return measured_margins(sets, universe, epsilon, drawn, lengths)
 
 
-def sets_of(*records: tuple[int, ...]) -> Itemsets:
-    places = np.array([item for record in records for item in record], np.int32)
-    return Itemsets(places, np.concatenate(([0], np.cumsum([len(each) for each in records]))))
-
-
 ALL = Shares(Fraction(0), Fraction(0), Fraction(1), Fraction(0), 0)
-EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
-"""All records over four items."""
 
 
 class Words:
