@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.aggregator.conftest import alliance, pair
+from tests.aggregator.conftest import alliance, pair, single, trio
 from tests.coordinator.conftest import house
 from tests.coordinator.jobs.office import Office, office
-from tests.curator.conftest import site, world
+from tests.curator.conftest import s, site, world
 from tests.e2e.conftest import deviating, homes
 
-__all__ = ["alliance", "deviating", "homes", "house", "pair", "site", "world"]
+__all__ = ["alliance", "deviating", "homes", "house", "pair"]
+__all__ += ["s", "single", "site", "trio", "world"]
 
 
 @pytest.fixture(scope="package")

@@ -49,17 +49,16 @@ def grounds(history: list[dict[str, Any]]) -> list[str]:
 # --- opened in the future ------------------------------------------------------------------------
 
 
-async def test_no_curator_answers_what_is_not_opened_yet(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        now = s.clock.now()
-        s.open(query(NOISY), opened=now + LATER, deadline=now + 2 * HOUR)
-        await s.take_part()
-        assert await s.history("house") == []
-        # Control: as far ahead as an honest clock may be.
-        descriptor = s.open(query(NOISY), opened=now + SKEW, deadline=now + 2 * HOUR)
-        await s.take_part()
-        assert world.members(descriptor) == {0}
+async def test_no_curator_answers_what_is_not_opened_yet(s: Site, world: FakeWorld) -> None:
+    await s.enrol("house")
+    now = s.clock.now()
+    s.open(query(NOISY), opened=now + LATER, deadline=now + 2 * HOUR)
+    await s.take_part()
+    assert await s.history("house") == []
+    # Control: as far ahead as an honest clock may be.
+    descriptor = s.open(query(NOISY), opened=now + SKEW, deadline=now + 2 * HOUR)
+    await s.take_part()
+    assert world.members(descriptor) == {0}
 
 
 @pytest_asyncio.fixture

@@ -15,7 +15,7 @@ from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
-from tests.curator.conftest import NOISY, OpenSite, query
+from tests.curator.conftest import NOISY, Site, query
 from tests.curator.double import FakeWorld
 
 AVERAGED: dict[str, Any] = {
@@ -68,57 +68,54 @@ FORGED = Identity.generate()
     ids=["one too few", "forged"],
 )
 async def test_a_round_is_not_aborted_because_the_coordinator_says_so(
-    site: OpenSite, world: FakeWorld, signers: tuple[Identity | None, ...], changes: dict[str, Any]
+    s: Site, world: FakeWorld, signers: tuple[Identity | None, ...], changes: dict[str, Any]
 ) -> None:
-    async with site() as s:
-        await s.policy()
-        await s.enrol("house")
-        await s.reading("house", "3.2")
-        first = s.open(query(AVERAGED))
-        await s.take_part()
-        call_aborted(world, first, *signers, **changes)
-        await part_of(s.app, Participation).settle()
-        second = s.open(query(AVERAGED))
-        await s.take_part()
-        assert not world.members(second)
-        (ground,) = (await s.history("house"))[0]["refused_because"]
-        assert (ground["name"], ground["figures"]) == (
-            "window_contributed",
-            {"round": first.round},
-        )
-        # Control: where repeats are allowed, the same readings are hidden by another noise, and the
-        # two can be averaged. (Two draws of scale 20 million units: equal once in ten million.)
-        await s.policy(allow_repeats=True)
-        third = s.open(query(AVERAGED))
-        await s.take_part()
-        assert world.total(third)[0] != world.total(first)[0]
+    await s.policy()
+    await s.enrol("house")
+    await s.reading("house", "3.2")
+    first = s.open(query(AVERAGED))
+    await s.take_part()
+    call_aborted(world, first, *signers, **changes)
+    await part_of(s.app, Participation).settle()
+    second = s.open(query(AVERAGED))
+    await s.take_part()
+    assert not world.members(second)
+    (ground,) = (await s.history("house"))[0]["refused_because"]
+    assert (ground["name"], ground["figures"]) == (
+        "window_contributed",
+        {"round": first.round},
+    )
+    # Control: where repeats are allowed, the same readings are hidden by another noise, and the
+    # two can be averaged. (Two draws of scale 20 million units: equal once in ten million.)
+    await s.policy(allow_repeats=True)
+    third = s.open(query(AVERAGED))
+    await s.take_part()
+    assert world.total(third)[0] != world.total(first)[0]
 
 
 async def test_a_round_that_its_aggregators_never_froze_is_asked_again(
-    site: OpenSite, world: FakeWorld
+    s: Site, world: FakeWorld
 ) -> None:
-    async with site() as s:
-        await s.policy()
-        await s.enrol("house")
-        first = s.open(query(AVERAGED))
-        await s.take_part()
-        call_aborted(world, first, None, None)
-        second = s.open(query(AVERAGED))
-        await s.take_part()
-        assert world.members(second) == {0}
-        assert (await s.get("/v1/curators/house/budget"))["units"]["curator"]["lifetime"][
-            "epsilon"
-        ] == "0.001"
+    await s.policy()
+    await s.enrol("house")
+    first = s.open(query(AVERAGED))
+    await s.take_part()
+    call_aborted(world, first, None, None)
+    second = s.open(query(AVERAGED))
+    await s.take_part()
+    assert world.members(second) == {0}
+    assert (await s.get("/v1/curators/house/budget"))["units"]["curator"]["lifetime"][
+        "epsilon"
+    ] == "0.001"
 
 
-async def test_a_local_round_is_never_asked_again(site: OpenSite, world: FakeWorld) -> None:
+async def test_a_local_round_is_never_asked_again(s: Site, world: FakeWorld) -> None:
     """Its one aggregator saw the noisy value as soon as it arrived."""
-    async with site() as s:
-        await s.policy()
-        await s.enrol("house")
-        first = s.open(query(LOCAL))
-        await s.take_part()
-        call_aborted(world, first, None)
-        second = s.open(query(LOCAL))
-        await s.take_part()
-        assert not world.members(second)
+    await s.policy()
+    await s.enrol("house")
+    first = s.open(query(LOCAL))
+    await s.take_part()
+    call_aborted(world, first, None)
+    second = s.open(query(LOCAL))
+    await s.take_part()
+    assert not world.members(second)

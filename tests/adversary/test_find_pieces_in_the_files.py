@@ -20,7 +20,7 @@ from aggregator.rounds import state_machine
 from common.store.erasure import Erasure
 from common.web.dependencies import part_of
 from curator.participation.loop import Participation
-from tests.aggregator.conftest import Alliance, settings
+from tests.aggregator.conftest import settings
 from tests.aggregator.double import Federation, Round, query
 from tests.e2e.hostile import PLAIN, Deviating
 
@@ -57,50 +57,43 @@ async def sweep(federation: Federation) -> None:
     await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
 
 
-async def test_pieces_of_a_released_round_are_in_no_file(
-    alliance: Alliance, tmp_path: Path
-) -> None:
-    async with alliance(2) as federation:
-        opened, pieces = await delivered(federation)
-        assert pieces
-        assert found(tmp_path, pieces)  # while the round is open they are there
-        await opened.release()
-        assert found(tmp_path, pieces)  # the control: destroyed in the table, not in the log
-        await sweep(federation)
-        assert found(tmp_path, pieces) == set()
+async def test_pieces_of_a_released_round_are_in_no_file(pair: Federation, tmp_path: Path) -> None:
+    opened, pieces = await delivered(pair)
+    assert pieces
+    assert found(tmp_path, pieces)  # while the round is open they are there
+    await opened.release()
+    assert found(tmp_path, pieces)  # the control: destroyed in the table, not in the log
+    await sweep(pair)
+    assert found(tmp_path, pieces) == set()
 
 
-async def test_a_reader_only_delays_it(alliance: Alliance, tmp_path: Path) -> None:
-    async with alliance(2) as federation:
-        opened, pieces = await delivered(federation)
-        (file,) = settings(0, tmp_path).data_dir.glob("*.db")
-        reader = sqlite3.connect(file)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM piece").fetchone()
-        await opened.release()
-        erasure: Erasure = federation.peers[0].part(Aggregator).erasure
-        assert not await erasure.erase()
-        assert found(tmp_path, pieces)
-        assert erasure.since is not None
-        assert not erasure.overdue
-        assert await erasure.readiness() is None
-        reader.close()
-        await sweep(federation)
-        assert found(tmp_path, pieces) == set()
-        assert erasure.since is None
+async def test_a_reader_only_delays_it(pair: Federation, tmp_path: Path) -> None:
+    opened, pieces = await delivered(pair)
+    (file,) = settings(0, tmp_path).data_dir.glob("*.db")
+    reader = sqlite3.connect(file)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM piece").fetchone()
+    await opened.release()
+    erasure: Erasure = pair.peers[0].part(Aggregator).erasure
+    assert not await erasure.erase()
+    assert found(tmp_path, pieces)
+    assert erasure.since is not None
+    assert not erasure.overdue
+    assert await erasure.readiness() is None
+    reader.close()
+    await sweep(pair)
+    assert found(tmp_path, pieces) == set()
+    assert erasure.since is None
 
 
-async def test_a_crash_before_the_erasure_is_made_up_for(
-    alliance: Alliance, tmp_path: Path
-) -> None:
+async def test_a_crash_before_the_erasure_is_made_up_for(pair: Federation, tmp_path: Path) -> None:
     """What has to be erased is in the database, not in the process."""
-    async with alliance(2) as federation:
-        opened, pieces = await delivered(federation)
-        await opened.release()
-        assert found(tmp_path, pieces)
-        other = Erasure(federation.peers[0].part(Aggregator).database)
-        assert await other.erase()
-        assert found(tmp_path, pieces) == set()
+    opened, pieces = await delivered(pair)
+    await opened.release()
+    assert found(tmp_path, pieces)
+    other = Erasure(pair.peers[0].part(Aggregator).database)
+    assert await other.erase()
+    assert found(tmp_path, pieces) == set()
 
 
 async def test_what_a_curator_sent_is_in_none_of_its_files(

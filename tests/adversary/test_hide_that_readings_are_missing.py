@@ -16,7 +16,7 @@ from tests.coordinator import conftest as coordinator
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import query as query_json
 from tests.curator import conftest as curator
-from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
+from tests.curator.conftest import OPEN, PLAIN, Site, query
 from tests.curator.double import FakeWorld
 
 house = coordinator.house
@@ -31,50 +31,46 @@ async def note(s: Site, name: str) -> str:
     return str(last["readings"].get("note", ""))
 
 
-async def test_an_owner_is_told_why_nothing_counted(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gw", HOUSES)
-        await s.reading("measured", "1.5")
-        (vector,) = await s.send(
-            [
-                {"curator": "of-vectors", "time": curator.START.isoformat(), "values": ["1", "2"]}
-                | {"unit": "kWh"}
-            ]
-        )
-        assert vector["status"] == "accepted"
-        asked = s.open(query(PLAIN, completeness="curators"))
-        await s.take_part()
-        # Control: without the count four took part, and nothing tells the sum from four readings.
-        assert len(world.members(asked)) == 4
-        assert world.result(asked) == {"sum": "1.5", PRESENCE: "1"}
-        await s.reading("late", "2")
-        nothing = "contributed nothing usable, because "
-        assert await note(s, "measured") == ""
-        assert await note(s, "silent") == (
-            nothing + "there is no reading of energy_import in the window"
-        )
-        assert await note(s, "late") == (
-            nothing + "the readings of energy_import in the window came after the contribution "
-            "was made"
-        )
-        assert "are not the numbers that the query asks for" in await note(s, "of-vectors")
-        await s.reading("silent", "7", register="steam", unit="m3")
-        s.open(query(PLAIN, register="steam", unit="kWh"))
-        await s.take_part()
-        assert await note(s, "silent") == (
-            nothing + "steam is kept as volume, and the query asks for energy"
-        )
-        s.open(query(PLAIN, register="unheard-of"))
-        await s.take_part()
-        assert await note(s, "silent") == nothing + "no reading of unheard-of was ever stored"
-        # nobody else: another curator's token does not see it, and no log or metric says it
-        made = await s.request(
-            "POST", "/v1/tokens", {"scope": "curator", "subject": "measured"}, 201
-        )
-        other = {"Authorization": f"Bearer {made['token']}"}
-        await s.request("GET", "/v1/curators/silent/contributions", status=403, headers=other)
-        assert "nothing usable" not in (await s.client.get("/metrics")).text
+async def test_an_owner_is_told_why_nothing_counted(s: Site, world: FakeWorld) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("gw", HOUSES)
+    await s.reading("measured", "1.5")
+    (vector,) = await s.send(
+        [
+            {"curator": "of-vectors", "time": curator.START.isoformat(), "values": ["1", "2"]}
+            | {"unit": "kWh"}
+        ]
+    )
+    assert vector["status"] == "accepted"
+    asked = s.open(query(PLAIN, completeness="curators"))
+    await s.take_part()
+    # Control: without the count four took part, and nothing tells the sum from four readings.
+    assert len(world.members(asked)) == 4
+    assert world.result(asked) == {"sum": "1.5", PRESENCE: "1"}
+    await s.reading("late", "2")
+    nothing = "contributed nothing usable, because "
+    assert await note(s, "measured") == ""
+    assert await note(s, "silent") == (
+        nothing + "there is no reading of energy_import in the window"
+    )
+    assert await note(s, "late") == (
+        nothing + "the readings of energy_import in the window came after the contribution was made"
+    )
+    assert "are not the numbers that the query asks for" in await note(s, "of-vectors")
+    await s.reading("silent", "7", register="steam", unit="m3")
+    s.open(query(PLAIN, register="steam", unit="kWh"))
+    await s.take_part()
+    assert await note(s, "silent") == (
+        nothing + "steam is kept as volume, and the query asks for energy"
+    )
+    s.open(query(PLAIN, register="unheard-of"))
+    await s.take_part()
+    assert await note(s, "silent") == nothing + "no reading of unheard-of was ever stored"
+    # nobody else: another curator's token does not see it, and no log or metric says it
+    made = await s.request("POST", "/v1/tokens", {"scope": "curator", "subject": "measured"}, 201)
+    other = {"Authorization": f"Bearer {made['token']}"}
+    await s.request("GET", "/v1/curators/silent/contributions", status=403, headers=other)
+    assert "nothing usable" not in (await s.client.get("/metrics")).text
 
 
 async def test_a_result_says_who_answered_and_what_was_paid_for(house: Houses) -> None:

@@ -21,8 +21,7 @@ from tacit.protocol.round.pieces import proof_context
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements
 from tacit.validity.functions import ProvedVector
-from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Sender
+from tests.aggregator.double import Federation, Sender
 from tests.aggregator.joint_lie import only_the_seed_differs
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.proved import ProvedRound, keyed, proved
@@ -124,75 +123,71 @@ async def refused_alike(
     assert manifest.count == len(honest)
 
 
-async def test_no_lie_about_a_sum_is_counted(alliance: Alliance) -> None:
-    async with alliance(2) as federation:
-        lies = {**LIES, "a nonce at one aggregator": flipped(1, 0)}
-        senders = await federation.lone(len(lies) + 2)
-        current = await keyed(federation, proved(aggregators=2))
-        await refused_alike(current, senders, lies, HONEST["sum"])
+async def test_no_lie_about_a_sum_is_counted(pair: Federation) -> None:
+    lies = {**LIES, "a nonce at one aggregator": flipped(1, 0)}
+    senders = await pair.lone(len(lies) + 2)
+    current = await keyed(pair, proved(aggregators=2))
+    await refused_alike(current, senders, lies, HONEST["sum"])
 
 
-async def test_no_lie_about_a_histogram_is_counted(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        # the public share is before the long share, and a blind behind it
-        lies = {
-            **LIES,
-            **JOINT,
-            "a measurement share": flipped(0, NONCE + 200),
-            "the last value of the proof": flipped(0, -40),
-        }
-        senders = await federation.lone(len(lies) + 2)
-        current = await keyed(federation, proved(**HISTOGRAM))
-        await refused_alike(current, senders, lies, HONEST["histogram"])
+async def test_no_lie_about_a_histogram_is_counted(trio: Federation) -> None:
+    # the public share is before the long share, and a blind behind it
+    lies = {
+        **LIES,
+        **JOINT,
+        "a measurement share": flipped(0, NONCE + 200),
+        "the last value of the proof": flipped(0, -40),
+    }
+    senders = await trio.lone(len(lies) + 2)
+    current = await keyed(trio, proved(**HISTOGRAM))
+    await refused_alike(current, senders, lies, HONEST["histogram"])
 
 
 @pytest.mark.parametrize("misled", [0, 2])
 async def test_a_lie_that_only_joint_randomness_shows_is_not_counted(
-    alliance: Alliance, misled: int
+    trio: Federation, misled: int
 ) -> None:
     """One aggregator refuses it, the others see a proof that holds: nobody of them lied, and the
     round goes on without it."""
-    async with alliance(3) as federation:
-        senders = await federation.lone(4)
-        current = await keyed(federation, proved(function="histogram", edges=["0", "10"]))
-        for sender, value in zip(senders, [0, 1, 2], strict=False):
-            await current.prove(sender, np.array([value]))
-        plan = proof_plan(current.descriptor.query)
-        plain = only_the_seed_differs(
-            plan.of(1),
-            proof_context(current.descriptor.digest()),
-            plan.of(1).function.encode(np.array([[2]])),
-            misled,
-            federation.random,
-        )
-        await current.deliver(senders[3], [bytes(rows[0]) for rows in plain])
-        accepted = await current.freeze()
-        verifications = await current.verify(accepted)
-        await current.exchange()
-        verdicts = await current.decide(verifications)
-        reasons = [item.statement.reasons for item in verdicts]
-        fourth = {ProofReason.JOINT_RANDOMNESS: b"\x08"}
-        assert reasons == [fourth if index == misled else {} for index in range(3)]
-        made = [item.statement for item in verifications]
-        assert list(contradictions(made, [item.statement for item in verdicts])) == []
-        total, manifest = await current.opened(accepted, verdicts)
-        assert (total.tolist(), manifest.count) == ([3], 3)
+    senders = await trio.lone(4)
+    current = await keyed(trio, proved(function="histogram", edges=["0", "10"]))
+    for sender, value in zip(senders, [0, 1, 2], strict=False):
+        await current.prove(sender, np.array([value]))
+    plan = proof_plan(current.descriptor.query)
+    plain = only_the_seed_differs(
+        plan.of(1),
+        proof_context(current.descriptor.digest()),
+        plan.of(1).function.encode(np.array([[2]])),
+        misled,
+        trio.random,
+    )
+    await current.deliver(senders[3], [bytes(rows[0]) for rows in plain])
+    accepted = await current.freeze()
+    verifications = await current.verify(accepted)
+    await current.exchange()
+    verdicts = await current.decide(verifications)
+    reasons = [item.statement.reasons for item in verdicts]
+    fourth = {ProofReason.JOINT_RANDOMNESS: b"\x08"}
+    assert reasons == [fourth if index == misled else {} for index in range(3)]
+    made = [item.statement for item in verifications]
+    assert list(contradictions(made, [item.statement for item in verdicts])) == []
+    total, manifest = await current.opened(accepted, verdicts)
+    assert (total.tolist(), manifest.count) == ([3], 3)
 
 
-async def test_a_host_lies_for_a_whole_part_and_loses_it(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        lone, host = await federation.lone(2), await federation.host("gateway", 12)
-        current = await keyed(federation, proved())
-        for sender, value in zip(lone, HONEST["sum"], strict=True):
-            await current.prove(sender, np.array(value))
-        plan = proof_plan(current.descriptor.query)
-        elements = plan.of(12).function.encode(np.array([[240]]))
-        elements[0, 0, 0] = 50
-        for index, plain in enumerate(current.shared(elements, 12)):
-            body = current.part(host, index, bytes(plain))
-            assert (await current.send_batch(host, index, body)).status_code == 201
-        total, manifest = await current.proved_release()
-        assert (total.tolist(), manifest.count, manifest.parts) == ([23], 2, ())
+async def test_a_host_lies_for_a_whole_part_and_loses_it(trio: Federation) -> None:
+    lone, host = await trio.lone(2), await trio.host("gateway", 12)
+    current = await keyed(trio, proved())
+    for sender, value in zip(lone, HONEST["sum"], strict=True):
+        await current.prove(sender, np.array(value))
+    plan = proof_plan(current.descriptor.query)
+    elements = plan.of(12).function.encode(np.array([[240]]))
+    elements[0, 0, 0] = 50
+    for index, plain in enumerate(current.shared(elements, 12)):
+        body = current.part(host, index, bytes(plain))
+        assert (await current.send_batch(host, index, body)).status_code == 201
+    total, manifest = await current.proved_release()
+    assert (total.tolist(), manifest.count, manifest.parts) == ([23], 2, ())
 
 
 DAY: dict[str, Any] = {
@@ -231,62 +226,60 @@ def beyond(function: ProvedVector, values: list[int]) -> Elements:
 @pytest.mark.parametrize(
     "norm", ["L2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in NORMS if norm != "L2")]
 )
-async def test_a_window_beyond_its_bound_is_not_counted(alliance: Alliance, norm: str) -> None:
+async def test_a_window_beyond_its_bound_is_not_counted(trio: Federation, norm: str) -> None:
     """Each entry within its range, the window too long, by one unit or by all entries: of a lone
     curator and of a host's part, which is held to n'W. What is at the bound is counted."""
-    async with alliance(3) as federation:
-        senders, host = await federation.lone(4), await federation.host("gateway", 3)
-        liars = await federation.host("liars", 3)
-        asked = proved(**{**DAY, **NORMS[norm]})
-        current = await keyed(federation, asked)
-        plan = proof_plan(current.descriptor.query)
-        lone, part = plan.of(1).function, plan.of(3).function
-        assert isinstance(lone, ProvedVector)
-        assert isinstance(part, ProvedVector)
-        assert plan.word_bytes == (16 if norm == "L2, Field128" else 8)
-        w = lone.blocks[0].bound
-        assert (lone.blocks[0].top, part.blocks[0].bound) == (w, 3 * w)
-        full = [w, 0, 0, 0]
-        mixed = [w // 2, -(w // 4), 0, w // 4]
-        for sender, values in zip(senders, (full, mixed), strict=False):
-            assert (beyond(lone, values) == lone.encode(np.array([values]))).all()
-            await current.deliver(sender, current.shared(beyond(lone, values)))
-        for sender, values in zip(senders[2:], ([w, 1, 0, 0], [w, -w, w, w]), strict=True):
-            await current.deliver(sender, current.shared(beyond(lone, values)))
-        for sender, values in ((host, [3 * w, 0, 0, 0]), (liars, [3 * w, 0, 0, -1])):
-            made = current.shared(beyond(part, values), 3)
-            for index, plain in enumerate(made):
-                body = current.part(sender, index, bytes(plain))
-                assert (await current.send_batch(sender, index, body)).status_code == 201
-        accepted, verdicts = await current.verdicts()
-        assert len({str(item.statement.reasons) for item in verdicts}) == 1
-        assert set(verdicts[0].statement.reasons) == {ProofReason.PROOF}
-        total, manifest = await current.opened(accepted, verdicts)
-        assert manifest.count == 2 + 3
-        expected = np.array(full) + np.array(mixed) + np.array([3 * w, 0, 0, 0])
-        # Three draws stay near: Laplace of scale W / 1000 each, Gaussian of deviation W / 14.
-        assert np.abs(total - expected).max() < w
+    senders, host = await trio.lone(4), await trio.host("gateway", 3)
+    liars = await trio.host("liars", 3)
+    asked = proved(**{**DAY, **NORMS[norm]})
+    current = await keyed(trio, asked)
+    plan = proof_plan(current.descriptor.query)
+    lone, part = plan.of(1).function, plan.of(3).function
+    assert isinstance(lone, ProvedVector)
+    assert isinstance(part, ProvedVector)
+    assert plan.word_bytes == (16 if norm == "L2, Field128" else 8)
+    w = lone.blocks[0].bound
+    assert (lone.blocks[0].top, part.blocks[0].bound) == (w, 3 * w)
+    full = [w, 0, 0, 0]
+    mixed = [w // 2, -(w // 4), 0, w // 4]
+    for sender, values in zip(senders, (full, mixed), strict=False):
+        assert (beyond(lone, values) == lone.encode(np.array([values]))).all()
+        await current.deliver(sender, current.shared(beyond(lone, values)))
+    for sender, values in zip(senders[2:], ([w, 1, 0, 0], [w, -w, w, w]), strict=True):
+        await current.deliver(sender, current.shared(beyond(lone, values)))
+    for sender, values in ((host, [3 * w, 0, 0, 0]), (liars, [3 * w, 0, 0, -1])):
+        made = current.shared(beyond(part, values), 3)
+        for index, plain in enumerate(made):
+            body = current.part(sender, index, bytes(plain))
+            assert (await current.send_batch(sender, index, body)).status_code == 201
+    accepted, verdicts = await current.verdicts()
+    assert len({str(item.statement.reasons) for item in verdicts}) == 1
+    assert set(verdicts[0].statement.reasons) == {ProofReason.PROOF}
+    total, manifest = await current.opened(accepted, verdicts)
+    assert manifest.count == 2 + 3
+    expected = np.array(full) + np.array(mixed) + np.array([3 * w, 0, 0, 0])
+    # Three draws stay near: Laplace of scale W / 1000 each, Gaussian of deviation W / 14.
+    assert np.abs(total - expected).max() < w
 
 
-async def test_what_is_no_field_element_or_too_long_is_not_taken(alliance: Alliance) -> None:
-    async with alliance(2) as federation:
-        (sender,), host = await federation.lone(1), await federation.host("gateway", 12)
-        current = await keyed(federation, proved(aggregators=2))
-        honest = current.plaintexts(np.array([3]))
-        large = bytearray(honest[0])
-        large[NONCE : NONCE + 8] = b"\xff" * 8
-        wrong = [bytes(honest[0]) + bytes(8), bytes(honest[0])[:-8], bytes(honest[1])]
-        for content, name in [
-            (bytes(large), "out_of_field"),
-            *((x, "wrong_length") for x in wrong),
-        ]:
-            piece = current.proved_piece(sender, 0, content)
-            answer = await current.send(sender, 0, piece)
-            assert (answer.status_code, problem(answer)) == (400, name)
-        lone_like = current.part(host, 0, bytes(honest[0]))
-        answer = await current.send_batch(host, 0, lone_like)
-        assert answer.status_code == 400
-        total = bytearray(current.plaintexts(np.array([3]), 12)[0])
-        total[NONCE : NONCE + 8] = b"\xff" * 8
-        answer = await current.send_batch(host, 0, current.part(host, 0, bytes(total)))
-        assert answer.status_code == 400
+async def test_what_is_no_field_element_or_too_long_is_not_taken(pair: Federation) -> None:
+    (sender,), host = await pair.lone(1), await pair.host("gateway", 12)
+    current = await keyed(pair, proved(aggregators=2))
+    honest = current.plaintexts(np.array([3]))
+    large = bytearray(honest[0])
+    large[NONCE : NONCE + 8] = b"\xff" * 8
+    wrong = [bytes(honest[0]) + bytes(8), bytes(honest[0])[:-8], bytes(honest[1])]
+    for content, name in [
+        (bytes(large), "out_of_field"),
+        *((x, "wrong_length") for x in wrong),
+    ]:
+        piece = current.proved_piece(sender, 0, content)
+        answer = await current.send(sender, 0, piece)
+        assert (answer.status_code, problem(answer)) == (400, name)
+    lone_like = current.part(host, 0, bytes(honest[0]))
+    answer = await current.send_batch(host, 0, lone_like)
+    assert answer.status_code == 400
+    total = bytearray(current.plaintexts(np.array([3]), 12)[0])
+    total[NONCE : NONCE + 8] = b"\xff" * 8
+    answer = await current.send_batch(host, 0, current.part(host, 0, bytes(total)))
+    assert answer.status_code == 400

@@ -70,20 +70,19 @@ async def not_ready(s: Site) -> str:
 
 @pytest.mark.parametrize("state", PASSING)
 async def test_a_request_is_answered_503_and_stored_later(
-    site: OpenSite, database_url: str, state: str
+    s: Site, database_url: str, state: str
 ) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        item = {**GOOD, "curator": "house"}
-        file = f"time,value\n{GOOD['time']},1.5\n"
-        async with failing(database_url, state):
-            one = await s.client.post("/v1/readings", json=item)
-            many = await s.client.post("/v1/readings/import", params=CSV, content=file)
-            assert unavailable(one)
-            assert unavailable(many)
-            assert one.json()["retryable"] is True
-            assert await not_ready(s) == f"a write failed ({state})"
-        assert (await s.send([item]))[0]["status"] == "accepted"
+    await s.enrol("house")
+    item = {**GOOD, "curator": "house"}
+    file = f"time,value\n{GOOD['time']},1.5\n"
+    async with failing(database_url, state):
+        one = await s.client.post("/v1/readings", json=item)
+        many = await s.client.post("/v1/readings/import", params=CSV, content=file)
+        assert unavailable(one)
+        assert unavailable(many)
+        assert one.json()["retryable"] is True
+        assert await not_ready(s) == f"a write failed ({state})"
+    assert (await s.send([item]))[0]["status"] == "accepted"
 
 
 @pytest.mark.parametrize("state", [*PASSING, "42501", "P0001", "XX001"])
@@ -134,35 +133,33 @@ async def test_control_a_value_that_the_store_never_takes_holds_up_nothing(
 
 
 async def test_a_database_that_only_reads_is_not_ready_without_a_request(
-    site: OpenSite, database_url: str
+    s: Site, database_url: str
 ) -> None:
-    async with site() as s:
-        connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
-        name = await connection.fetchval("SELECT current_database()")
-        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND "
-        others += "pid <> pg_backend_pid()"
-        try:
-            await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only=on")
-            await connection.fetch(others, name)
-            assert "takes no writes" in await not_ready(s)
-        finally:
-            await connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-            await connection.fetch(others, name)
-            await connection.close()
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+    name = await connection.fetchval("SELECT current_database()")
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND "
+    others += "pid <> pg_backend_pid()"
+    try:
+        await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only=on")
+        await connection.fetch(others, name)
+        assert "takes no writes" in await not_ready(s)
+    finally:
+        await connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await connection.fetch(others, name)
+        await connection.close()
 
 
 class TestSqlite:
     """The same with the errors of a file."""
 
     @pytest.mark.parametrize("limit", ["query_only=ON", "max_page_count=1"])
-    async def test_a_full_or_read_only_file(self, site: OpenSite, limit: str) -> None:
-        async with site() as s:
-            await s.enrol("house")
-            async with part_of(s.app, Database).reading() as transaction:
-                await transaction.on_driver(lambda driver: driver.execute(f"PRAGMA {limit}"))
-            items = [
-                {**GOOD, "curator": "house", "time": 1_600_000_000_000 + second * 1000}
-                for second in range(5000)
-            ]
-            assert unavailable(await s.client.post("/v1/readings", json=items))
-            assert "SQLITE_" in await not_ready(s)
+    async def test_a_full_or_read_only_file(self, s: Site, limit: str) -> None:
+        await s.enrol("house")
+        async with part_of(s.app, Database).reading() as transaction:
+            await transaction.on_driver(lambda driver: driver.execute(f"PRAGMA {limit}"))
+        items = [
+            {**GOOD, "curator": "house", "time": 1_600_000_000_000 + second * 1000}
+            for second in range(5000)
+        ]
+        assert unavailable(await s.client.post("/v1/readings", json=items))
+        assert "SQLITE_" in await not_ready(s)

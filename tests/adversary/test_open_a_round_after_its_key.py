@@ -80,57 +80,53 @@ async def sweep(federation: Federation) -> None:
 
 @pytest.mark.parametrize("round_keys", [False, True])
 async def test_nothing_that_can_be_seized_opens_a_round_after_its_key(
-    alliance: Alliance, tmp_path: Path, clock: ManualClock, round_keys: bool
+    pair: Federation, tmp_path: Path, clock: ManualClock, round_keys: bool
 ) -> None:
-    async with alliance(2) as federation:
-        federation.round_keys = round_keys
-        opened, secrets = await delivered(federation, tmp_path)
-        before = where(tmp_path, secrets)
-        # the control: while the key lives, the search finds what there is to find
-        assert before["wrapping key"] and before["wrapped seed"] and before["wrapped session"]
-        # no key was ever in the database itself
-        for name, files in before.items():
-            if not name.startswith("wrapp"):
-                assert files == set(), name
-        await opened.release()
-        clock.advance(timedelta(seconds=3600 + 600))
-        await sweep(federation)
-        assert set().union(*where(tmp_path, secrets).values()) == set()
+    pair.round_keys = round_keys
+    opened, secrets = await delivered(pair, tmp_path)
+    before = where(tmp_path, secrets)
+    # the control: while the key lives, the search finds what there is to find
+    assert before["wrapping key"] and before["wrapped seed"] and before["wrapped session"]
+    # no key was ever in the database itself
+    for name, files in before.items():
+        if not name.startswith("wrapp"):
+            assert files == set(), name
+    await opened.release()
+    clock.advance(timedelta(seconds=3600 + 600))
+    await sweep(pair)
+    assert set().union(*where(tmp_path, secrets).values()) == set()
 
 
-async def test_a_reader_delays_the_log_and_gives_no_key(alliance: Alliance, tmp_path: Path) -> None:
-    async with alliance(2) as federation:
-        federation.round_keys = True
-        opened, secrets = await delivered(federation, tmp_path)
-        (file,) = settings(0, tmp_path).data_dir.glob("*.db")
-        reader = sqlite3.connect(file)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM piece").fetchone()
-        await opened.release()
-        await sweep(federation)
-        after = where(tmp_path, secrets)
-        assert after["wrapped seed"]  # in the log, which the reader holds back
-        assert {name for name, files in after.items() if files} <= {
-            "wrapped seed",
-            "wrapped session",
-        }
-        assert after["wrapping key"] == set()  # so what is left opens nothing
-        reader.close()
-        await sweep(federation)
-        assert set().union(*where(tmp_path, secrets).values()) == set()
+async def test_a_reader_delays_the_log_and_gives_no_key(pair: Federation, tmp_path: Path) -> None:
+    pair.round_keys = True
+    opened, secrets = await delivered(pair, tmp_path)
+    (file,) = settings(0, tmp_path).data_dir.glob("*.db")
+    reader = sqlite3.connect(file)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM piece").fetchone()
+    await opened.release()
+    await sweep(pair)
+    after = where(tmp_path, secrets)
+    assert after["wrapped seed"]  # in the log, which the reader holds back
+    assert {name for name, files in after.items() if files} <= {
+        "wrapped seed",
+        "wrapped session",
+    }
+    assert after["wrapping key"] == set()  # so what is left opens nothing
+    reader.close()
+    await sweep(pair)
+    assert set().union(*where(tmp_path, secrets).values()) == set()
 
 
 async def test_sealed_bytes_and_announcements_are_not_kept(
-    alliance: Alliance, tmp_path: Path
+    pair: Federation, tmp_path: Path
 ) -> None:
-    async with alliance(2) as federation:
-        opened, _ = await delivered(federation, tmp_path)
-        entry = opened.descriptor.aggregators[0]
-        announced = [
-            federation.session(sender, 0, entry).announce.statement.sealed
-            for sender in federation.senders.values()
-        ]
-        assert found(tmp_path, announced) == set()
+    opened, _ = await delivered(pair, tmp_path)
+    entry = opened.descriptor.aggregators[0]
+    announced = [
+        pair.session(sender, 0, entry).announce.statement.sealed for sender in pair.senders.values()
+    ]
+    assert found(tmp_path, announced) == set()
 
 
 async def test_no_log_metric_or_problem_holds_a_secret(alliance: Alliance, tmp_path: Path) -> None:

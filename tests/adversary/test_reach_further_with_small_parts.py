@@ -14,8 +14,7 @@ import numpy as np
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.report.validity import validity_statement
-from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Sender
+from tests.aggregator.double import Federation, Sender
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.proved import ProvedRound, keyed, proved
 
@@ -47,32 +46,30 @@ def stated(asked: Query) -> int:
     return int(item.host.coordinate)
 
 
-async def test_a_host_has_one_part_in_a_segment(alliance: Alliance) -> None:
-    async with alliance(2) as federation:
-        host, lone = await federation.host("gateway", CURATORS), await federation.lone(10)
-        current = await keyed(federation, proved(**NOISY))
-        for sender in lone:
-            await current.prove(sender, np.array([0]))
-        for place in range(CURATORS):
-            present = np.arange(CURATORS) == place
-            for index, plain in enumerate(largest(current)):
-                numbers = {0: 201} if place == 0 else {place: 400, 0: 409}
-                for part, status in numbers.items():
-                    body = current.part(host, index, bytes(plain), present=present, part=part)
-                    answer = await current.send_batch(host, index, body)
-                    assert answer.status_code == status
-                    assert status != 400 or problem(answer) == "wrong_round"
-        total, manifest = await current.proved_release()
-        assert manifest.count == 11
-        assert abs(int(total[0])) <= stated(current.descriptor.query)
+async def test_a_host_has_one_part_in_a_segment(pair: Federation) -> None:
+    host, lone = await pair.host("gateway", CURATORS), await pair.lone(10)
+    current = await keyed(pair, proved(**NOISY))
+    for sender in lone:
+        await current.prove(sender, np.array([0]))
+    for place in range(CURATORS):
+        present = np.arange(CURATORS) == place
+        for index, plain in enumerate(largest(current)):
+            numbers = {0: 201} if place == 0 else {place: 400, 0: 409}
+            for part, status in numbers.items():
+                body = current.part(host, index, bytes(plain), present=present, part=part)
+                answer = await current.send_batch(host, index, body)
+                assert answer.status_code == status
+                assert status != 400 or problem(answer) == "wrong_round"
+    total, manifest = await current.proved_release()
+    assert manifest.count == 11
+    assert abs(int(total[0])) <= stated(current.descriptor.query)
 
 
-async def test_parts_of_one_curator_each_would_reach_further(alliance: Alliance) -> None:
+async def test_parts_of_one_curator_each_would_reach_further(pair: Federation) -> None:
     """The control: as many lone curators, each with its largest value and noise."""
-    async with alliance(2) as federation:
-        senders: list[Sender] = await federation.lone(CURATORS)
-        current = await keyed(federation, proved(**NOISY))
-        for sender in senders:
-            await current.deliver(sender, largest(current))
-        total, _ = await current.proved_release()
-        assert abs(int(total[0])) > 2 * stated(current.descriptor.query)
+    senders: list[Sender] = await pair.lone(CURATORS)
+    current = await keyed(pair, proved(**NOISY))
+    for sender in senders:
+        await current.deliver(sender, largest(current))
+    total, _ = await current.proved_release()
+    assert abs(int(total[0])) > 2 * stated(current.descriptor.query)

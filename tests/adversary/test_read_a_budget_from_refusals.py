@@ -38,32 +38,30 @@ async def told(s: Site, world: FakeWorld) -> tuple[str, list[bool], dict[str, in
     return second.round, members, {ground.value: n for ground, n in refusal.grounds.items()}
 
 
-async def test_grounds_of_the_own_ledger_go_by_one_name(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        round_id, members, grounds = await told(s, world)
-        assert members == [True, True, True, False]
-        assert grounds == {"own": 2, "policy": 1}
-        # Control: told as they are recorded, the names would give each of them away.
-        shown = {}
-        for name in NAMES[:3]:
-            (item,) = [each for each in await s.history(name) if each["round"] == round_id]
-            shown[name] = [each["name"] for each in item["refused_because"]]
-        assert shown == {
-            "poor": ["budget_exceeded"],
-            "asked-before": ["window_contributed"],
-            "choosy": ["policy_refused"],
-        }
+async def test_grounds_of_the_own_ledger_go_by_one_name(s: Site, world: FakeWorld) -> None:
+    round_id, members, grounds = await told(s, world)
+    assert members == [True, True, True, False]
+    assert grounds == {"own": 2, "policy": 1}
+    # Control: told as they are recorded, the names would give each of them away.
+    shown = {}
+    for name in NAMES[:3]:
+        (item,) = [each for each in await s.history(name) if each["round"] == round_id]
+        shown[name] = [each["name"] for each in item["refused_because"]]
+    assert shown == {
+        "poor": ["budget_exceeded"],
+        "asked-before": ["window_contributed"],
+        "choosy": ["policy_refused"],
+    }
 
 
-async def test_readings_change_nothing_of_what_is_told(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(accept_any=False)
-        for party in ("full", "empty"):
-            await s.enrol(party)
-        await s.reading("full", "4.2")
-        opened = s.open(query(PLAIN))
-        await s.take_part()
-        assert world.refusals[opened.round, "full"] == world.refusals[opened.round, "empty"]
+async def test_readings_change_nothing_of_what_is_told(s: Site, world: FakeWorld) -> None:
+    await s.policy(accept_any=False)
+    for party in ("full", "empty"):
+        await s.enrol(party)
+    await s.reading("full", "4.2")
+    opened = s.open(query(PLAIN))
+    await s.take_part()
+    assert world.refusals[opened.round, "full"] == world.refusals[opened.round, "empty"]
 
 
 async def test_what_did_not_get_through_is_told_later_and_once(

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from curator.participation.loop import Participation
-from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
+from tests.curator.conftest import HOUR, NOISY, START, Site, query
 from tests.curator.double import FakeWorld
 
 ROUTE = "/v1/ledger/verification"
@@ -58,45 +58,42 @@ NEWEST = "(SELECT max(id) FROM debit)"
     ids=["a figure", "a window", "the last row", "every row"],
 )
 async def test_a_rewritten_ledger_is_not_that_of_the_checkpoint(
-    site: OpenSite, world: FakeWorld, change: str, row: int
+    s: Site, world: FakeWorld, change: str, row: int
 ) -> None:
-    async with site() as s:
-        await spent(s, 3)
-        kept = await verified(s)
-        assert (kept["verified"], kept["rows"]) == (True, 3)
-        await ran(s, change)
-        # Control: by itself the rewritten ledger has nothing to be wrong with.
-        assert (await verified(s))["verified"]
-        found = await verified(s, kept)
-        assert not found["verified"]
-        assert found["broken"]["row"] == row
+    await spent(s, 3)
+    kept = await verified(s)
+    assert (kept["verified"], kept["rows"]) == (True, 3)
+    await ran(s, change)
+    # Control: by itself the rewritten ledger has nothing to be wrong with.
+    assert (await verified(s))["verified"]
+    found = await verified(s, kept)
+    assert not found["verified"]
+    assert found["broken"]["row"] == row
 
 
 async def test_a_ledger_that_grew_is_still_that_of_the_checkpoint(
-    site: OpenSite, world: FakeWorld, clock: Any
+    s: Site, world: FakeWorld, clock: Any
 ) -> None:
-    async with site() as s:
-        await s.policy()
-        empty = await verified(s)
-        await spent(s, 2)
-        kept = await verified(s)
-        clock.advance(timedelta(days=1))
-        descriptor = s.open(query(SOME, name="later"))
-        await s.take_part()
-        world.finish(descriptor, "aborted", 2)
-        await part_of(s.app, Participation).settle()
-        for checkpoint in (empty, kept):
-            found = await verified(s, checkpoint)
-            assert (found["verified"], found["rows"]) == (True, 3)
-        assert not (await verified(s, {**kept, "rows": 1}))["verified"]
+    await s.policy()
+    empty = await verified(s)
+    await spent(s, 2)
+    kept = await verified(s)
+    clock.advance(timedelta(days=1))
+    descriptor = s.open(query(SOME, name="later"))
+    await s.take_part()
+    world.finish(descriptor, "aborted", 2)
+    await part_of(s.app, Participation).settle()
+    for checkpoint in (empty, kept):
+        found = await verified(s, checkpoint)
+        assert (found["verified"], found["rows"]) == (True, 3)
+    assert not (await verified(s, {**kept, "rows": 1}))["verified"]
 
 
-async def test_a_credit_that_no_aggregator_signed_for(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await spent(s, 2)
-        await ran(s, f"UPDATE debit SET credited = made WHERE id = {NEWEST}")
-        found = await verified(s)
-        assert found["broken"] == {
-            "row": 2,
-            "reason": "it was credited, and no signed statements earn that",
-        }
+async def test_a_credit_that_no_aggregator_signed_for(s: Site, world: FakeWorld) -> None:
+    await spent(s, 2)
+    await ran(s, f"UPDATE debit SET credited = made WHERE id = {NEWEST}")
+    found = await verified(s)
+    assert found["broken"] == {
+        "row": 2,
+        "reason": "it was credited, and no signed statements earn that",
+    }

@@ -24,7 +24,7 @@ from tacit.accounting.scenarios import Scenario
 from tacit.encoders.crowd_tasking import Perturbation
 from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.query.terms import PrivacyUnit
-from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
+from tests.curator.conftest import HOUR, NOISY, START, Site, query
 from tests.curator.double import FakeWorld
 from tests.e2e.hostile import Home, Hostile, home, hostile
 
@@ -39,83 +39,80 @@ async def units(s: Site, curator: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("host", [False, True])
 async def test_four_rounds_by_record_over_an_exhausted_limit(
-    site: OpenSite, world: FakeWorld, host: bool
+    s: Site, world: FakeWorld, host: bool
 ) -> None:
-    async with site() as s:
-        await s.policy(**EXHAUSTED)
-        await s.enrol("house", ["a", "b"] if host else None)
-        members = {0, 1} if host else {0}
-        name = "b" if host else "house"
-        s.open(query(NOISY))
-        await s.take_part()
-        assert (await units(s, name))["curator"]["lifetime"]["epsilon"] == "1"
-        asked = [query(RECORD, name=f"q-{index}") for index in range(4)]
-        rounds = [s.open(each, start=START + place * HOUR) for place, each in enumerate(asked)]
-        await s.take_part()
-        assert [world.members(each) for each in rounds] == [set()] * 4
-        (ground,) = (await s.history(name))[0]["refused_because"]
-        assert ground["name"] == "budget_exceeded"
-        assert ground["figures"]["unit"] == "curator"
-        assert ground["figures"]["asked"] == "1000"
-        # Control: without that limit all four are answered, for 1 of each record and 4,000 of the
-        # curator, which is what the coordinator's formula says.
-        await s.policy(record={"lifetime": {"epsilon": "2"}})
-        again = [s.open(each, start=START + place * HOUR) for place, each in enumerate(asked)]
-        await s.take_part()
-        assert [world.members(each) for each in again] == [members] * 4
-        found = await units(s, name)
-        price = unit_cost(asked[0], Scenario.ASSUMED, PrivacyUnit.CURATOR, ("a", "b", "c"))
-        assert price.epsilon == 1000
-        assert found["curator"]["lifetime"]["epsilon"] == "4001"
-        assert found["record"]["worst_instant"]["epsilon"] == "1.25"
-        assert [len(found[unit]["debits"]) for unit in ("record", "curator")] == [5, 5]
-        charged = (await s.history(name))[0]["charged"]
-        assert {unit: figures["epsilon"] for unit, figures in charged.items()} == {
-            "record": "1",
-            "curator": "1000",
-        }
+    await s.policy(**EXHAUSTED)
+    await s.enrol("house", ["a", "b"] if host else None)
+    members = {0, 1} if host else {0}
+    name = "b" if host else "house"
+    s.open(query(NOISY))
+    await s.take_part()
+    assert (await units(s, name))["curator"]["lifetime"]["epsilon"] == "1"
+    asked = [query(RECORD, name=f"q-{index}") for index in range(4)]
+    rounds = [s.open(each, start=START + place * HOUR) for place, each in enumerate(asked)]
+    await s.take_part()
+    assert [world.members(each) for each in rounds] == [set()] * 4
+    (ground,) = (await s.history(name))[0]["refused_because"]
+    assert ground["name"] == "budget_exceeded"
+    assert ground["figures"]["unit"] == "curator"
+    assert ground["figures"]["asked"] == "1000"
+    # Control: without that limit all four are answered, for 1 of each record and 4,000 of the
+    # curator, which is what the coordinator's formula says.
+    await s.policy(record={"lifetime": {"epsilon": "2"}})
+    again = [s.open(each, start=START + place * HOUR) for place, each in enumerate(asked)]
+    await s.take_part()
+    assert [world.members(each) for each in again] == [members] * 4
+    found = await units(s, name)
+    price = unit_cost(asked[0], Scenario.ASSUMED, PrivacyUnit.CURATOR, ("a", "b", "c"))
+    assert price.epsilon == 1000
+    assert found["curator"]["lifetime"]["epsilon"] == "4001"
+    assert found["record"]["worst_instant"]["epsilon"] == "1.25"
+    assert [len(found[unit]["debits"]) for unit in ("record", "curator")] == [5, 5]
+    charged = (await s.history(name))[0]["charged"]
+    assert {unit: figures["epsilon"] for unit, figures in charged.items()} == {
+        "record": "1",
+        "curator": "1000",
+    }
 
 
-async def test_rounds_by_curator_count_for_records_too(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(record={"lifetime": {"epsilon": "0.4"}})
-        await s.enrol("house")
-        # one reading of at most 4: a quarter of the curator's epsilon
-        taken = []
-        for index in range(3):
-            descriptor = s.open(query(NOISY, name=f"q-{index}"))
-            await s.take_part()
-            taken.append(bool(world.members(descriptor)))
-        assert taken == [True, False, False]
-        assert (await units(s, "house"))["record"]["worst_instant"]["epsilon"] == "0.25"
-        elsewhere = s.open(query(NOISY), start=START + HOUR)  # other records
+async def test_rounds_by_curator_count_for_records_too(s: Site, world: FakeWorld) -> None:
+    await s.policy(record={"lifetime": {"epsilon": "0.4"}})
+    await s.enrol("house")
+    # one reading of at most 4: a quarter of the curator's epsilon
+    taken = []
+    for index in range(3):
+        descriptor = s.open(query(NOISY, name=f"q-{index}"))
         await s.take_part()
-        assert world.members(elsewhere)
+        taken.append(bool(world.members(descriptor)))
+    assert taken == [True, False, False]
+    assert (await units(s, "house"))["record"]["worst_instant"]["epsilon"] == "0.25"
+    elsewhere = s.open(query(NOISY), start=START + HOUR)  # other records
+    await s.take_part()
+    assert world.members(elsewhere)
 
 
-async def test_a_credit_gives_back_both(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy()
-        await s.enrol("gw", ["a", "b"])
-        asked = query(RECORD, collusion={"curators": 0, "aggregators": 1})
-        descriptor = s.open(asked)
-        await s.take_part()
-        before = await units(s, "a")
-        assert before["curator"]["period"]["epsilon"] == "1000"
-        world.finish(descriptor, "aborted", 2)
-        await s.take_part()
-        await part_of(s.app, Participation).settle()
-        after = await units(s, "a")
-        for unit in ("record", "curator"):
-            assert after[unit]["debits"][0]["credited"]
-            assert after[unit]["lifetime"]["epsilon"] == after[unit]["period"]["epsilon"] == "0"
-            name = "epsilon_all_aggregators"
-            assert after[unit]["lifetime"][name] == before[unit]["lifetime"][name]
-        # the running total says the same as the rows: a limit of 1000 has room for one more
-        await s.policy(curator={"lifetime": {"epsilon": "1000"}})
-        again = s.open(asked)
-        await s.take_part()
-        assert world.members(again) == {0, 1}
+async def test_a_credit_gives_back_both(s: Site, world: FakeWorld) -> None:
+    await s.policy()
+    await s.enrol("gw", ["a", "b"])
+    asked = query(RECORD, collusion={"curators": 0, "aggregators": 1})
+    descriptor = s.open(asked)
+    await s.take_part()
+    before = await units(s, "a")
+    assert before["curator"]["period"]["epsilon"] == "1000"
+    world.finish(descriptor, "aborted", 2)
+    await s.take_part()
+    await part_of(s.app, Participation).settle()
+    after = await units(s, "a")
+    for unit in ("record", "curator"):
+        assert after[unit]["debits"][0]["credited"]
+        assert after[unit]["lifetime"]["epsilon"] == after[unit]["period"]["epsilon"] == "0"
+        name = "epsilon_all_aggregators"
+        assert after[unit]["lifetime"][name] == before[unit]["lifetime"][name]
+    # the running total says the same as the rows: a limit of 1000 has room for one more
+    await s.policy(curator={"lifetime": {"epsilon": "1000"}})
+    again = s.open(asked)
+    await s.take_part()
+    assert world.members(again) == {0, 1}
 
 
 # --- collections ---------------------------------------------------------------------------------

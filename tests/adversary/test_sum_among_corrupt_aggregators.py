@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.curator.conftest import NOISY, OpenSite, Site, query
+from tests.curator.conftest import NOISY, Site, query
 from tests.curator.double import FakeWorld
 
 TWO: dict[str, Any] = {
@@ -49,46 +49,44 @@ def fingerprint(world: FakeWorld, index: int) -> str:
     return world.aggregators[index].identity.fingerprint.hex()
 
 
-async def test_two_of_three_open_nothing(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await victim(s)
-        descriptor = s.open(query(TWO))
-        await s.take_part()
-        assert world.members(descriptor) == set()
-        assert await ground(s) == {"minimum": 3, "asked": 2}
-        # Control: an owner who is content with two shows its reading to these two, and a ledger
-        # that says epsilon 1: true only while one of them is honest, as it says, too.
-        await s.policy(min_aggregators=2)
-        descriptor = s.open(query(TWO, name="again"))
-        await s.take_part()
-        assert world.result(descriptor) == {"sum": "3.217"}
-        declared = (await s.history("victim"))[0]["declared"]
-        assert (declared["status"], declared["epsilon"]) == ("verified", "1")
-        assert declared["assumes"] == (
-            "at most 1 of the aggregators aggregator-0, aggregator-1 and 0 other curators collude"
-        )
-        (debit,) = (await s.get("/v1/curators/victim/budget"))["units"]["curator"]["debits"]
-        assert (debit["round"], debit["assumes"]) == (descriptor.round, declared["assumes"])
+async def test_two_of_three_open_nothing(s: Site, world: FakeWorld) -> None:
+    await victim(s)
+    descriptor = s.open(query(TWO))
+    await s.take_part()
+    assert world.members(descriptor) == set()
+    assert await ground(s) == {"minimum": 3, "asked": 2}
+    # Control: an owner who is content with two shows its reading to these two, and a ledger
+    # that says epsilon 1: true only while one of them is honest, as it says, too.
+    await s.policy(min_aggregators=2)
+    descriptor = s.open(query(TWO, name="again"))
+    await s.take_part()
+    assert world.result(descriptor) == {"sum": "3.217"}
+    declared = (await s.history("victim"))[0]["declared"]
+    assert (declared["status"], declared["epsilon"]) == ("verified", "1")
+    assert declared["assumes"] == (
+        "at most 1 of the aggregators aggregator-0, aggregator-1 and 0 other curators collude"
+    )
+    (debit,) = (await s.get("/v1/curators/victim/budget"))["units"]["curator"]["debits"]
+    assert (debit["round"], debit["assumes"]) == (descriptor.round, declared["assumes"])
 
 
 async def test_a_round_without_the_aggregator_that_the_owner_trusts(
-    site: OpenSite, world: FakeWorld
+    s: Site, world: FakeWorld
 ) -> None:
-    async with site() as s:
-        await victim(s)
-        await s.policy(min_aggregators=2, required_aggregators=[fingerprint(world, 2)])
-        descriptor = s.open(query(TWO))
-        await s.take_part()
-        assert world.members(descriptor) == set()
-        assert await ground(s) == {"missing": [fingerprint(world, 2)]}
-        # Control: it is among three, and in a round of two others of which one is required.
-        whole = s.open(query(NOISY))
-        await s.take_part()
-        assert world.members(whole) == {0}
-        await s.policy(min_aggregators=2, required_aggregators=[fingerprint(world, 1)])
-        descriptor = s.open(query(TWO, name="again"))
-        await s.take_part()
-        assert world.members(descriptor) == {0}
+    await victim(s)
+    await s.policy(min_aggregators=2, required_aggregators=[fingerprint(world, 2)])
+    descriptor = s.open(query(TWO))
+    await s.take_part()
+    assert world.members(descriptor) == set()
+    assert await ground(s) == {"missing": [fingerprint(world, 2)]}
+    # Control: it is among three, and in a round of two others of which one is required.
+    whole = s.open(query(NOISY))
+    await s.take_part()
+    assert world.members(whole) == {0}
+    await s.policy(min_aggregators=2, required_aggregators=[fingerprint(world, 1)])
+    descriptor = s.open(query(TWO, name="again"))
+    await s.take_part()
+    assert world.members(descriptor) == {0}
 
 
 @pytest.mark.parametrize(
@@ -99,42 +97,40 @@ async def test_a_round_without_the_aggregator_that_the_owner_trusts(
     ],
 )
 async def test_a_figure_that_assumes_too_little(
-    site: OpenSite, world: FakeWorld, who: str, collusion: dict[str, int], least: int
+    s: Site, world: FakeWorld, who: str, collusion: dict[str, int], least: int
 ) -> None:
     """Three aggregators, and noise that is enough only while most of them are honest."""
-    async with site() as s:
-        await victim(s)
-        asked = query(NOISY, collusion=collusion, min_participants=5)
-        await s.policy(min_collusion={who: least})
-        descriptor = s.open(asked)
-        await s.take_part()
-        assert world.members(descriptor) == set()
-        assert await ground(s) == {"minimum": least, "asked": collusion[who]}
-        # Control: one that an owner may accept.
-        await s.policy(min_collusion={who: collusion[who]})
-        descriptor = s.open(asked)
-        await s.take_part()
-        assert world.members(descriptor) == {0}
+    await victim(s)
+    asked = query(NOISY, collusion=collusion, min_participants=5)
+    await s.policy(min_collusion={who: least})
+    descriptor = s.open(asked)
+    await s.take_part()
+    assert world.members(descriptor) == set()
+    assert await ground(s) == {"minimum": least, "asked": collusion[who]}
+    # Control: one that an owner may accept.
+    await s.policy(min_collusion={who: collusion[who]})
+    descriptor = s.open(asked)
+    await s.take_part()
+    assert world.members(descriptor) == {0}
 
 
-async def test_a_local_round_needs_no_honest_aggregator(site: OpenSite, world: FakeWorld) -> None:
+async def test_a_local_round_needs_no_honest_aggregator(s: Site, world: FakeWorld) -> None:
     """Its figure holds though its one aggregator colludes: only a required one counts."""
-    async with site() as s:
-        await victim(s)
-        await s.policy(min_collusion={"aggregators": 2, "curators": 5})
-        descriptor = s.open(query(LOCAL))
-        await s.take_part()
-        assert world.members(descriptor) == {0}
-        assert (await s.history("victim"))[0]["declared"]["assumes"] == (
-            "nothing of the aggregator aggregator-0 or of other curators: all of them may collude"
-        )
-        others = sorted([fingerprint(world, 1), fingerprint(world, 2)])
-        await s.policy(required_aggregators=others)
-        descriptor = s.open(query(LOCAL, name="again"))
-        await s.take_part()
-        assert world.members(descriptor) == set()
-        assert await ground(s) == {"missing": others}
-        await s.policy(required_aggregators=[fingerprint(world, 0), *others])
-        descriptor = s.open(query(LOCAL, name="third"))
-        await s.take_part()
-        assert world.members(descriptor) == {0}
+    await victim(s)
+    await s.policy(min_collusion={"aggregators": 2, "curators": 5})
+    descriptor = s.open(query(LOCAL))
+    await s.take_part()
+    assert world.members(descriptor) == {0}
+    assert (await s.history("victim"))[0]["declared"]["assumes"] == (
+        "nothing of the aggregator aggregator-0 or of other curators: all of them may collude"
+    )
+    others = sorted([fingerprint(world, 1), fingerprint(world, 2)])
+    await s.policy(required_aggregators=others)
+    descriptor = s.open(query(LOCAL, name="again"))
+    await s.take_part()
+    assert world.members(descriptor) == set()
+    assert await ground(s) == {"missing": others}
+    await s.policy(required_aggregators=[fingerprint(world, 0), *others])
+    descriptor = s.open(query(LOCAL, name="third"))
+    await s.take_part()
+    assert world.members(descriptor) == {0}

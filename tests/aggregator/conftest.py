@@ -65,7 +65,21 @@ def alliance(
 
 
 @pytest.fixture
+async def single(alliance: Alliance) -> AsyncIterator[Federation]:
+    """One paired aggregator."""
+    async with alliance(1) as federation:
+        yield federation
+
+
+@pytest.fixture
 async def pair(alliance: Alliance) -> AsyncIterator[Federation]:
     """Two paired aggregators."""
     async with alliance(2) as federation:
+        yield federation
+
+
+@pytest.fixture
+async def trio(alliance: Alliance) -> AsyncIterator[Federation]:
+    """Three paired aggregators."""
+    async with alliance(3) as federation:
         yield federation

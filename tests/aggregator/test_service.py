@@ -24,7 +24,7 @@ from common.store.transactions import Database
 from tacit.crypto.signing import fingerprint
 from tacit.noise import SelfTest
 from tacit.wire import encode_binary, parse_binary
-from tests.aggregator.conftest import Alliance, Running, settings
+from tests.aggregator.conftest import Running, settings
 from tests.aggregator.double import Federation, query
 from tests.aggregator.pieces.test_pieces import problem
 
@@ -133,29 +133,28 @@ async def test_a_replica_without_the_directory_of_keys_says_so(
 
 
 async def test_what_is_stored_and_logged_does_not_depend_on_values(
-    alliance: Alliance, capfd: pytest.CaptureFixture[str]
+    pair: Federation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two rounds with other secrets leave rows and lines of the same shape; no value among them."""
-    async with alliance(2) as pair:
-        lone = await pair.lone(2)
-        host = await pair.host("gateway", 64)
-        database = pair.peers[0].part(Aggregator).database
-        shapes, logs = [], []
-        for secret in (7, 0, 1234567890123456):  # in the first round sessions begin
-            capfd.readouterr()
-            current = await pair.open(query(aggregators=2, mechanism="exact"))
-            for sender in (*lone, host):
-                values = np.full((len(sender.curators), 1), secret, np.int64)
-                await current.contribute(sender, values)
-            shapes.append(await _shape(database, current.id))
-            accepted = await current.freeze()
-            manifest, commitments = await current.commit(accepted)
-            await current.reveal(manifest, commitments)
-            lines = "".join(capfd.readouterr())
-            assert str(secret) not in lines or secret < 10
-            logs.append(re.sub(r"\d[\d:.\-]*", "#", lines))
-        assert shapes[1] == shapes[2]
-        assert logs[1] == logs[2]
+    lone = await pair.lone(2)
+    host = await pair.host("gateway", 64)
+    database = pair.peers[0].part(Aggregator).database
+    shapes, logs = [], []
+    for secret in (7, 0, 1234567890123456):  # in the first round sessions begin
+        capfd.readouterr()
+        current = await pair.open(query(aggregators=2, mechanism="exact"))
+        for sender in (*lone, host):
+            values = np.full((len(sender.curators), 1), secret, np.int64)
+            await current.contribute(sender, values)
+        shapes.append(await _shape(database, current.id))
+        accepted = await current.freeze()
+        manifest, commitments = await current.commit(accepted)
+        await current.reveal(manifest, commitments)
+        lines = "".join(capfd.readouterr())
+        assert str(secret) not in lines or secret < 10
+        logs.append(re.sub(r"\d[\d:.\-]*", "#", lines))
+    assert shapes[1] == shapes[2]
+    assert logs[1] == logs[2]
 
 
 async def _shape(database: Database, round_id: str) -> dict[str, Any]:

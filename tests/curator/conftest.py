@@ -145,6 +145,13 @@ def site(
     return partial(curators, tmp_path / "curator", world, clock, database_url=SecretStr(url))
 
 
+@pytest.fixture
+async def s(site: OpenSite) -> AsyncIterator[Site]:
+    """The service, running; for tests that start it once and change no settings."""
+    async with site() as running:
+        yield running
+
+
 @asynccontextmanager
 async def curators(
     folder: Path, world: FakeWorld, clock: ManualClock, **changes: Any

@@ -121,31 +121,29 @@ async def test_a_crash_between_segments_repeats_none(site: OpenSite, world: Fake
             assert len({body for _, body in item.bodies}) == 3
 
 
-async def test_refusals_of_an_aggregator_are_final_and_shown(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        s.world.aggregators[0].refusals = [problem(409, "batch_overlaps", numbers=[1])]
-        s.world.aggregators[1].refusals = [problem(410, "round_closed", included=True)]
-        s.world.aggregators[2].refusals = [problem(404, "unknown_round", retryable=True)]
-        s.open(noisy())
-        await s.take_part()
-        found = (await s.history("house"))[0]
-        assert found["state"] == "missed"
-        assert found["delivery"] == {"sent": 2, "missed": 1}
-        assert found["problems"] == ["batch_overlaps"]
+async def test_refusals_of_an_aggregator_are_final_and_shown(s: Site) -> None:
+    await s.enrol("house")
+    s.world.aggregators[0].refusals = [problem(409, "batch_overlaps", numbers=[1])]
+    s.world.aggregators[1].refusals = [problem(410, "round_closed", included=True)]
+    s.world.aggregators[2].refusals = [problem(404, "unknown_round", retryable=True)]
+    s.open(noisy())
+    await s.take_part()
+    found = (await s.history("house"))[0]
+    assert found["state"] == "missed"
+    assert found["delivery"] == {"sent": 2, "missed": 1}
+    assert found["problems"] == ["batch_overlaps"]
 
 
-async def test_a_closed_round_ends_the_tries_and_keeps_the_debit(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        descriptor = s.open(noisy())
-        for item in s.world.aggregators:
-            item.closed.add(descriptor.round)
-        await s.take_part()
-        found = (await s.history("house"))[0]
-        assert found["delivery"] == {"missed": 3}
-        budget = await s.get("/v1/curators/house/budget")
-        assert budget["units"]["curator"]["lifetime"]["epsilon"] == "1"
+async def test_a_closed_round_ends_the_tries_and_keeps_the_debit(s: Site) -> None:
+    await s.enrol("house")
+    descriptor = s.open(noisy())
+    for item in s.world.aggregators:
+        item.closed.add(descriptor.round)
+    await s.take_part()
+    found = (await s.history("house"))[0]
+    assert found["delivery"] == {"missed": 3}
+    budget = await s.get("/v1/curators/house/budget")
+    assert budget["units"]["curator"]["lifetime"]["epsilon"] == "1"
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "aggregator-1"])
@@ -171,25 +169,24 @@ async def test_an_enrolment_that_died_is_finished_by_the_same_token(
         assert world.members(descriptor) == {0, 1}
 
 
-async def test_enrolment_checks_fingerprints_before_it_sends(site: OpenSite) -> None:
+async def test_enrolment_checks_fingerprints_before_it_sends(s: Site) -> None:
     stranger = FakeWorld()
-    async with site() as s:
-        token = s.world.join_token("house")
-        s.world.aggregators[2].identity = stranger.aggregators[2].identity
-        answer = await s.client.post("/v1/enrolments", json={"token": token})
-        assert answer.status_code == 403
-        assert answer.json()["type"].endswith("fingerprint_mismatch")
-        assert not s.world.numbers
-        assert not s.world.aggregators[0].parties
-        for body, expected in (
-            ({"token": "x" * 40}, 422),
-            ({"token": s.world.join_token("other"), "curators": ["a"]}, 422),
-            ({"token": s.world.join_token("gw", 2)}, 422),
-            ({"token": s.world.join_token("gw", 2), "curators": ["a", "a"]}, 422),
-            ({"token": s.world.join_token("gw", 2), "curators": ["a", "b", "c"]}, 422),
-            ({"token": s.world.join_token("gw", 2), "curators": ["house"]}, 409),
-        ):
-            await s.request("POST", "/v1/enrolments", body, expected)
+    token = s.world.join_token("house")
+    s.world.aggregators[2].identity = stranger.aggregators[2].identity
+    answer = await s.client.post("/v1/enrolments", json={"token": token})
+    assert answer.status_code == 403
+    assert answer.json()["type"].endswith("fingerprint_mismatch")
+    assert not s.world.numbers
+    assert not s.world.aggregators[0].parties
+    for body, expected in (
+        ({"token": "x" * 40}, 422),
+        ({"token": s.world.join_token("other"), "curators": ["a"]}, 422),
+        ({"token": s.world.join_token("gw", 2)}, 422),
+        ({"token": s.world.join_token("gw", 2), "curators": ["a", "a"]}, 422),
+        ({"token": s.world.join_token("gw", 2), "curators": ["a", "b", "c"]}, 422),
+        ({"token": s.world.join_token("gw", 2), "curators": ["house"]}, 409),
+    ):
+        await s.request("POST", "/v1/enrolments", body, expected)
 
 
 async def test_the_loop_does_it_all_by_itself(site: OpenSite, world: FakeWorld) -> None:

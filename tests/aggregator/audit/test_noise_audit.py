@@ -41,7 +41,7 @@ from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
-from tests.aggregator.conftest import Alliance, Running
+from tests.aggregator.conftest import Running
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
 from tests.aggregator.pieces.test_pieces import problem
@@ -92,43 +92,42 @@ def proposed(found: dict[str, Any], reason: str) -> list[tuple[str, str, int]]:
     ]
 
 
-async def test_who_adds_no_noise_is_proposed_and_nobody_else(alliance: Alliance) -> None:
+async def test_who_adds_no_noise_is_proposed_and_nobody_else(single: Federation) -> None:
     """Two silent curators among 9, one of them hosted: found at the second look, after the number
     of rounds that the first look's answer leads to expect."""
-    async with alliance(1) as federation:
-        lone = await federation.lone(3)
-        host = await federation.host("gateway", 6)
-        honest = compliant(51)
+    lone = await single.lone(3)
+    host = await single.host("gateway", 6)
+    honest = compliant(51)
 
-        def values(sender: Sender, t: int) -> NDArray[np.int64]:
-            drawn = honest(sender, t)
-            if sender is host:
-                drawn[5] = 1234
-            return np.full_like(drawn, 77_777) if sender is lone[1] else drawn
+    def values(sender: Sender, t: int) -> NDArray[np.int64]:
+        drawn = honest(sender, t)
+        if sender is host:
+            drawn[5] = 1234
+        return np.full_like(drawn, 77_777) if sender is lone[1] else drawn
 
-        needed = rounds_to_tell(0.05 / (9 * 2 * 3), 0.1)
-        for t in range(needed):
-            await commit_round(federation, [*lone, host], values, t, query())
-            if t == 0:
-                found = await look(federation)
-                assert (found["look"]["number"], found["proposals"]) == (1, [])
-        found = await look(federation)
-        assert found["look"]["number"] == 2
-        assert found["look"]["alpha_each"] == pytest.approx(0.05 / (9 * 2 * 3))
-        (family,) = found["families"]
-        assert (family["part"], family["scale"], family["curators"]) == ("sum", "20000", 9)
-        assert (family["rounds"], family["rounds_to_tell"]) == (needed, needed)
-        assert family["characteristic"] == pytest.approx(0.1, abs=1e-3)
-        assert found["proposed"] == {"silent": 2, "far": 0}
-        assert proposed(found, "less noise") == [
-            (lone[1].id, lone[1].id, lone[1].first),
-            ("gateway.5", "gateway", host.first + 5),
-        ]
-        for item in found["proposals"]:
-            figures = item["figures"]
-            assert figures["strength"] == pytest.approx(1)
-            assert (figures["rounds"], figures["threshold"] < 1) == (needed, True)
-        assert "only an operator" in found["cannot"]
+    needed = rounds_to_tell(0.05 / (9 * 2 * 3), 0.1)
+    for t in range(needed):
+        await commit_round(single, [*lone, host], values, t, query())
+        if t == 0:
+            found = await look(single)
+            assert (found["look"]["number"], found["proposals"]) == (1, [])
+    found = await look(single)
+    assert found["look"]["number"] == 2
+    assert found["look"]["alpha_each"] == pytest.approx(0.05 / (9 * 2 * 3))
+    (family,) = found["families"]
+    assert (family["part"], family["scale"], family["curators"]) == ("sum", "20000", 9)
+    assert (family["rounds"], family["rounds_to_tell"]) == (needed, needed)
+    assert family["characteristic"] == pytest.approx(0.1, abs=1e-3)
+    assert found["proposed"] == {"silent": 2, "far": 0}
+    assert proposed(found, "less noise") == [
+        (lone[1].id, lone[1].id, lone[1].first),
+        ("gateway.5", "gateway", host.first + 5),
+    ]
+    for item in found["proposals"]:
+        figures = item["figures"]
+        assert figures["strength"] == pytest.approx(1)
+        assert (figures["rounds"], figures["threshold"] < 1) == (needed, True)
+    assert "only an operator" in found["cannot"]
 
 
 async def test_looks_spend_alpha_and_outlive_a_restart(
@@ -159,114 +158,110 @@ async def test_looks_spend_alpha_and_outlive_a_restart(
 
 @pytest.mark.usefixtures("database_url")
 async def test_a_commitment_that_fails_counts_nothing(
-    alliance: Alliance,
+    single: Federation,
 ) -> None:
     """The store breaks in the middle of the transaction: neither a commitment nor a count stays,
     and the next attempt counts once. So does a repeated request, and an abort takes nothing off."""
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 8)
-        current = await federation.open(query())
-        await current.contribute(host, compliant(55)(host, 0))
-        accepted = await current.freeze()
-        peer = federation.peers[0]
-        database = peer.part(Aggregator).database
+    host = await single.host("gateway", 8)
+    current = await single.open(query())
+    await current.contribute(host, compliant(55)(host, 0))
+    accepted = await current.freeze()
+    peer = single.peers[0]
+    database = peer.part(Aggregator).database
 
-        async def rename(old: str, new: str) -> None:
-            async with database.begin() as transaction:
-                await transaction.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+    async def rename(old: str, new: str) -> None:
+        async with database.begin() as transaction:
+            await transaction.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
 
-        await rename("audit_chunk", "elsewhere")
-        with pytest.raises(AssertionError, match=r"write_failed"):
-            await current.commit(accepted)
-        await rename("elsewhere", "audit_chunk")
-        shown = (await peer.coordinate("GET", current.path())).json()
-        assert shown["state"] == "frozen"
-        assert (await look(federation))["families"] == []
-        manifest, _ = await current.commit(accepted)
-        request = manifest_request(manifest, accepted)
-        again = await peer.coordinate("POST", current.path("commitment"), request)
-        assert again.status_code == 200
-        await peer.coordinate("POST", current.path("abort"), {"reason": "test"})
-        (family,) = (await look(federation))["families"]
-        assert (family["rounds"], family["curators"]) == (1, 8)
-
-
-async def test_only_the_operator_looks(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        (sender,) = await federation.lone(1)
-        peer = federation.peers[0]
-        for token in (sender.tokens[0], peer.coordinator_token):
-            answer = await peer.ask("GET", "/v1/audit/noise", token=token)
-            assert (answer.status_code, problem(answer)) == (403, "scope_missing")
-        assert (await peer.client.get("/v1/audit/noise")).status_code == 401
-        for alpha in ("0", "1", "-0.1", "nan", "inf", "x"):
-            answer = await peer.ask("GET", "/v1/audit/noise", params={"alpha": alpha})
-            assert answer.status_code == 422, alpha
-        assert (await look(federation))["look"]["number"] == 1  # nothing of that was a look
+    await rename("audit_chunk", "elsewhere")
+    with pytest.raises(AssertionError, match=r"write_failed"):
+        await current.commit(accepted)
+    await rename("elsewhere", "audit_chunk")
+    shown = (await peer.coordinate("GET", current.path())).json()
+    assert shown["state"] == "frozen"
+    assert (await look(single))["families"] == []
+    manifest, _ = await current.commit(accepted)
+    request = manifest_request(manifest, accepted)
+    again = await peer.coordinate("POST", current.path("commitment"), request)
+    assert again.status_code == 200
+    await peer.coordinate("POST", current.path("abort"), {"reason": "test"})
+    (family,) = (await look(single))["families"]
+    assert (family["rounds"], family["curators"]) == (1, 8)
 
 
-async def test_numbers_across_chunks_and_nothing_but_sums_is_stored(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        ids = [f"gateway.{index}" for index in range(128)]
-        host = await federation.enrol(federation.sender("gateway", ids, first=CHUNK - 64))
-        late = await federation.host("late", 3)
-        asked = query(function="mean")
-        assert [item.part for item in audited(asked)] == ["sum", "count"]
-        for t in range(2):
-            senders = [host] if t else [host, late]
-            await commit_round(
-                federation,
-                senders,
-                lambda sender, _: np.ones((len(sender.curators), 2), int),
-                t,
-                asked,
-            )
-        found = await look(federation)
-        assert [(item["part"], item["curators"]) for item in found["families"]] == [
-            ("sum", 131),
-            ("count", 131),
-        ]
-        assert found["tests"] == 262
-        database = federation.peers[0].part(Aggregator).database
-        async with database.reading() as transaction:
-            rows = await transaction.execute(text("SELECT chunk, records FROM audit_chunk"))
-            held = [(chunk, np.frombuffer(body, RECORD)) for chunk, body in rows]
-        assert sorted(chunk for chunk, _ in held) == [0, 0, 1, 1]
-        for chunk, records in held:
-            seen = np.flatnonzero(records["rounds"])
-            expected = range(CHUNK - 64, CHUNK) if chunk == 0 else range(67)
-            assert seen.tolist() == list(expected)
-            assert set(records["rounds"][seen[:64]].tolist()) == {2}
-            assert records.size == CHUNK
+async def test_only_the_operator_looks(single: Federation) -> None:
+    (sender,) = await single.lone(1)
+    peer = single.peers[0]
+    for token in (sender.tokens[0], peer.coordinator_token):
+        answer = await peer.ask("GET", "/v1/audit/noise", token=token)
+        assert (answer.status_code, problem(answer)) == (403, "scope_missing")
+    assert (await peer.client.get("/v1/audit/noise")).status_code == 401
+    for alpha in ("0", "1", "-0.1", "nan", "inf", "x"):
+        answer = await peer.ask("GET", "/v1/audit/noise", params={"alpha": alpha})
+        assert answer.status_code == 422, alpha
+    assert (await look(single))["look"]["number"] == 1  # nothing of that was a look
 
 
-async def test_only_who_is_summed_is_counted(alliance: Alliance) -> None:
+async def test_numbers_across_chunks_and_nothing_but_sums_is_stored(single: Federation) -> None:
+    ids = [f"gateway.{index}" for index in range(128)]
+    host = await single.enrol(single.sender("gateway", ids, first=CHUNK - 64))
+    late = await single.host("late", 3)
+    asked = query(function="mean")
+    assert [item.part for item in audited(asked)] == ["sum", "count"]
+    for t in range(2):
+        senders = [host] if t else [host, late]
+        await commit_round(
+            single,
+            senders,
+            lambda sender, _: np.ones((len(sender.curators), 2), int),
+            t,
+            asked,
+        )
+    found = await look(single)
+    assert [(item["part"], item["curators"]) for item in found["families"]] == [
+        ("sum", 131),
+        ("count", 131),
+    ]
+    assert found["tests"] == 262
+    database = single.peers[0].part(Aggregator).database
+    async with database.reading() as transaction:
+        rows = await transaction.execute(text("SELECT chunk, records FROM audit_chunk"))
+        held = [(chunk, np.frombuffer(body, RECORD)) for chunk, body in rows]
+    assert sorted(chunk for chunk, _ in held) == [0, 0, 1, 1]
+    for chunk, records in held:
+        seen = np.flatnonzero(records["rounds"])
+        expected = range(CHUNK - 64, CHUNK) if chunk == 0 else range(67)
+        assert seen.tolist() == list(expected)
+        assert set(records["rounds"][seen[:64]].tolist()) == {2}
+        assert records.size == CHUNK
+
+
+async def test_only_who_is_summed_is_counted(single: Federation) -> None:
     """Some hosted curators send nothing, a lone one leaves before the freeze; each sum is added to
     its own number: value i gives the angle of i."""
-    async with alliance(1) as federation:
-        lone = await federation.lone(2)
-        host = await federation.host("gateway", 100)
-        current = await federation.open(query())
-        values = np.arange(100)[:, None]
-        present = np.arange(100) % 3 == 1
-        (words,) = current.split(values)
-        for body in current.batches(host, 0, words, present):
-            assert (await current.send_batch(host, 0, body)).status_code == 201
-        for sender in lone:
-            await current.contribute(sender, np.array([[sender.first]]))
-        assert (await federation.peers[0].ask("DELETE", f"/v1/parties/{lone[1].id}")).is_success
-        _, manifest = await current.release()
-        assert manifest.count == 34
-        database = federation.peers[0].part(Aggregator).database
-        async with database.reading() as transaction:
-            body = (await transaction.execute(text("SELECT records FROM audit_chunk"))).scalar_one()
-        records = np.frombuffer(body, RECORD)
-        seen = np.flatnonzero(records["rounds"])
-        assert seen.tolist() == [lone[0].first, *(host.first + np.flatnonzero(present))]
-        angle = np.append(lone[0].first, np.flatnonzero(present)) * 2 * np.pi
-        angle /= int(NoiseAudit.of_scales([SCALE]).period[0])
-        assert np.allclose(records["cosines"][seen], np.cos(angle), rtol=0, atol=1e-12)
-        assert np.allclose(records["sines"][seen], np.sin(angle), rtol=0, atol=1e-12)
+    lone = await single.lone(2)
+    host = await single.host("gateway", 100)
+    current = await single.open(query())
+    values = np.arange(100)[:, None]
+    present = np.arange(100) % 3 == 1
+    (words,) = current.split(values)
+    for body in current.batches(host, 0, words, present):
+        assert (await current.send_batch(host, 0, body)).status_code == 201
+    for sender in lone:
+        await current.contribute(sender, np.array([[sender.first]]))
+    assert (await single.peers[0].ask("DELETE", f"/v1/parties/{lone[1].id}")).is_success
+    _, manifest = await current.release()
+    assert manifest.count == 34
+    database = single.peers[0].part(Aggregator).database
+    async with database.reading() as transaction:
+        body = (await transaction.execute(text("SELECT records FROM audit_chunk"))).scalar_one()
+    records = np.frombuffer(body, RECORD)
+    seen = np.flatnonzero(records["rounds"])
+    assert seen.tolist() == [lone[0].first, *(host.first + np.flatnonzero(present))]
+    angle = np.append(lone[0].first, np.flatnonzero(present)) * 2 * np.pi
+    angle /= int(NoiseAudit.of_scales([SCALE]).period[0])
+    assert np.allclose(records["cosines"][seen], np.cos(angle), rtol=0, atol=1e-12)
+    assert np.allclose(records["sines"][seen], np.sin(angle), rtol=0, atol=1e-12)
 
 
 # --- pure steps ----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.transactions import Database
 from tacit.protocol.round.messages import KEPT, Flow, reported
-from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_pieces import flipped
 
@@ -43,21 +42,20 @@ async def uploads(pair: Federation, good: int, broken: int) -> None:
 
 
 async def test_hours_that_are_over_are_told_without_small_counts(
-    alliance: Alliance, clock: ManualClock
+    pair: Federation, clock: ManualClock
 ) -> None:
-    async with alliance(2) as pair:
-        peer = pair.peers[0]
-        await uploads(pair, 8, 6)
-        await peer.part(UploadCounts).store()
-        assert (await flow(peer)).hours == ()  # the hour is not over
-        clock.advance(timedelta(hours=1, minutes=2))
-        [hour] = (await flow(peer)).hours
-        # two pieces were known before: fewer than five are not told
-        assert (hour.form, hour.outcomes) == ("lone", {"stored": 8, "seal_broken": 6})
-        assert hour.hour.minute == hour.hour.second == 0
-        before = await flow(peer)
-        await uploads_again(peer)
-        assert await flow(peer) == before  # what is told of an hour does not change
+    peer = pair.peers[0]
+    await uploads(pair, 8, 6)
+    await peer.part(UploadCounts).store()
+    assert (await flow(peer)).hours == ()  # the hour is not over
+    clock.advance(timedelta(hours=1, minutes=2))
+    [hour] = (await flow(peer)).hours
+    # two pieces were known before: fewer than five are not told
+    assert (hour.form, hour.outcomes) == ("lone", {"stored": 8, "seal_broken": 6})
+    assert hour.hour.minute == hour.hour.second == 0
+    before = await flow(peer)
+    await uploads_again(peer)
+    assert await flow(peer) == before  # what is told of an hour does not change
 
 
 async def uploads_again(peer: Peer) -> None:

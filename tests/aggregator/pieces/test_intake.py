@@ -129,73 +129,70 @@ def test_an_overlap_names_the_first_ten_thousand_numbers() -> None:
 
 
 async def test_pieces_that_were_stored_together_are_compared_one_by_one(
-    alliance: Alliance,
+    single: Federation,
 ) -> None:
     """Several pieces are one row: each is compared with its own part of it."""
-    async with alliance(1) as federation:
-        senders = await federation.lone(5)
-        current = await federation.open(query())
-        service = parts_of(federation)
-        pieces = [await opened_piece(current, sender, 10 + n) for n, sender in enumerate(senders)]
-        assert await service.intake.submit(await request(current, pieces[4])) == [201]
-        together = await request(current, *pieces[:3], pieces[1])
-        assert await service.intake.submit(together) == [201, 201, 201, 200]
-        assert await service.intake.submit(await request(current, pieces[3])) == [201]
-        restarted = Intake(service.aggregator)
-        for queue in (service.intake, restarted):
-            for n, sender in enumerate(senders):
-                fresh = await opened_piece(current, sender, 10 + n)
-                other = await opened_piece(current, sender, 20 + n)
-                answers = await queue.submit(await request(current, pieces[n], fresh, other))
-                assert names(answers) == [200, 200, "piece_conflict"]
-        await restarted.stop()
-        assert await held(current) == 5
-        total, _ = await current.release()
-        assert total.tolist() == [10 + 11 + 12 + 13 + 14]
+    senders = await single.lone(5)
+    current = await single.open(query())
+    service = parts_of(single)
+    pieces = [await opened_piece(current, sender, 10 + n) for n, sender in enumerate(senders)]
+    assert await service.intake.submit(await request(current, pieces[4])) == [201]
+    together = await request(current, *pieces[:3], pieces[1])
+    assert await service.intake.submit(together) == [201, 201, 201, 200]
+    assert await service.intake.submit(await request(current, pieces[3])) == [201]
+    restarted = Intake(service.aggregator)
+    for queue in (service.intake, restarted):
+        for n, sender in enumerate(senders):
+            fresh = await opened_piece(current, sender, 10 + n)
+            other = await opened_piece(current, sender, 20 + n)
+            answers = await queue.submit(await request(current, pieces[n], fresh, other))
+            assert names(answers) == [200, 200, "piece_conflict"]
+    await restarted.stop()
+    assert await held(current) == 5
+    total, _ = await current.release()
+    assert total.tolist() == [10 + 11 + 12 + 13 + 14]
 
 
-async def test_rounds_of_one_transaction_are_kept_apart(alliance: Alliance) -> None:
+async def test_rounds_of_one_transaction_are_kept_apart(single: Federation) -> None:
     """What a transition of one round wrote is no piece of another, and each row holds its own."""
-    async with alliance(1) as federation:
-        senders = await federation.lone(2)
-        one, two = [await federation.open(query()) for _ in range(2)]
-        service = parts_of(federation)
-        first = [await opened_piece(one, sender, 3) for sender in senders]
-        second = await opened_piece(two, senders[0], 4)
-        flush = TransitionItem((await request(one)).context, nothing)
-        items = [
-            await request(one, first[0]),
-            flush,
-            await request(two, second),
-            await request(one, first[1]),
-            flush,
-            await request(one, first[1], first[0], await opened_piece(one, senders[1], 5)),
-            await request(two, second),
-        ]
-        answers = await asyncio.gather(*(service.intake.submit(each) for each in items))
-        assert [names(each) if isinstance(each, list) else each for each in answers] == [
-            [201],
-            "flushed",
-            [201],
-            [201],
-            "flushed",
-            [200, 200, "piece_conflict"],
-            [200],
-        ]
-        assert (await held(one), await held(two)) == (2, 1)
+    senders = await single.lone(2)
+    one, two = [await single.open(query()) for _ in range(2)]
+    service = parts_of(single)
+    first = [await opened_piece(one, sender, 3) for sender in senders]
+    second = await opened_piece(two, senders[0], 4)
+    flush = TransitionItem((await request(one)).context, nothing)
+    items = [
+        await request(one, first[0]),
+        flush,
+        await request(two, second),
+        await request(one, first[1]),
+        flush,
+        await request(one, first[1], first[0], await opened_piece(one, senders[1], 5)),
+        await request(two, second),
+    ]
+    answers = await asyncio.gather(*(service.intake.submit(each) for each in items))
+    assert [names(each) if isinstance(each, list) else each for each in answers] == [
+        [201],
+        "flushed",
+        [201],
+        [201],
+        "flushed",
+        [200, 200, "piece_conflict"],
+        [200],
+    ]
+    assert (await held(one), await held(two)) == (2, 1)
 
 
-async def test_a_round_that_is_not_stored_any_more_takes_nothing(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        (sender,) = await federation.lone(1)
-        current = await federation.open(query())
-        pieces = await request(current, await opened_piece(current, sender, 1))
-        service = parts_of(federation)
-        async with service.aggregator.database.begin() as transaction:
-            await transaction.execute(text("DELETE FROM round"))
-        with pytest.raises(DomainError) as found:
-            await service.intake.submit(pieces)
-        assert found.value.name == "round_expired"
+async def test_a_round_that_is_not_stored_any_more_takes_nothing(single: Federation) -> None:
+    (sender,) = await single.lone(1)
+    current = await single.open(query())
+    pieces = await request(current, await opened_piece(current, sender, 1))
+    service = parts_of(single)
+    async with service.aggregator.database.begin() as transaction:
+        await transaction.execute(text("DELETE FROM round"))
+    with pytest.raises(DomainError) as found:
+        await service.intake.submit(pieces)
+    assert found.value.name == "round_expired"
 
 
 async def test_a_piece_again_is_known_and_another_conflicts(pair: Federation) -> None:
@@ -328,39 +325,37 @@ async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Fede
     assert await held(current) == 1
 
 
-async def test_an_array_after_the_freeze_says_what_is_in(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        one, two = await federation.lone(2)
-        current = await federation.open(query())
-        mine = current.piece(one, 0, np.array([1], np.uint64))
-        other = current.piece(one, 0, np.array([2], np.uint64))
-        theirs = current.piece(two, 0, np.array([1], np.uint64))
+async def test_an_array_after_the_freeze_says_what_is_in(single: Federation) -> None:
+    one, two = await single.lone(2)
+    current = await single.open(query())
+    mine = current.piece(one, 0, np.array([1], np.uint64))
+    other = current.piece(one, 0, np.array([2], np.uint64))
+    theirs = current.piece(two, 0, np.array([1], np.uint64))
 
-        async def post() -> list[ItemAnswer]:
-            answer = await federation.peers[0].ask(
-                "POST", current.path("pieces"), [mine, mine, other, theirs], one.tokens[0]
-            )
-            assert answer.status_code == 200
-            return [ItemAnswer.model_validate(item) for item in answer.json()]
+    async def post() -> list[ItemAnswer]:
+        answer = await single.peers[0].ask(
+            "POST", current.path("pieces"), [mine, mine, other, theirs], one.tokens[0]
+        )
+        assert answer.status_code == 200
+        return [ItemAnswer.model_validate(item) for item in answer.json()]
 
-        before = await post()
-        assert [item.status for item in before] == [201, 200, 409, 403]
-        assert [item.included for item in before] == [None] * 4
-        await current.freeze()
-        after = await post()
-        assert [item.status for item in after] == [410, 410, 410, 403]
-        assert [item.included for item in after] == [True, True, False, None]
-        assert [item.index for item in after] == [0, 1, 2, 3]
+    before = await post()
+    assert [item.status for item in before] == [201, 200, 409, 403]
+    assert [item.included for item in before] == [None] * 4
+    await current.freeze()
+    after = await post()
+    assert [item.status for item in after] == [410, 410, 410, 403]
+    assert [item.included for item in after] == [True, True, False, None]
+    assert [item.index for item in after] == [0, 1, 2, 3]
 
 
-async def test_a_part_is_sent_again_with_the_same_members_only(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 60)
-        current = await federation.open(query())
-        words = np.ones((60, 1), np.uint64)
-        (body,) = current.batches(host, 0, words, np.arange(60) < 40)
-        (wider,) = current.batches(host, 0, words, np.arange(60) < 41)
-        assert (await current.send_batch(host, 0, body)).status_code == 201
-        answer = await current.send_batch(host, 0, wider)
-        assert (answer.status_code, problem(answer)) == (409, "piece_conflict")
-        assert await held(current) == 40
+async def test_a_part_is_sent_again_with_the_same_members_only(single: Federation) -> None:
+    host = await single.host("gateway", 60)
+    current = await single.open(query())
+    words = np.ones((60, 1), np.uint64)
+    (body,) = current.batches(host, 0, words, np.arange(60) < 40)
+    (wider,) = current.batches(host, 0, words, np.arange(60) < 41)
+    assert (await current.send_batch(host, 0, body)).status_code == 201
+    answer = await current.send_batch(host, 0, wider)
+    assert (answer.status_code, problem(answer)) == (409, "piece_conflict")
+    assert await held(current) == 40

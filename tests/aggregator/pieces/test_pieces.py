@@ -12,7 +12,6 @@ import pytest
 from aggregator.context import Aggregator
 from common.web.problems import TYPE_PREFIX
 from tacit.protocol.round.pieces import Piece
-from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, query
 
 
@@ -223,41 +222,39 @@ async def test_batches_of_many_rounds_share_a_request(pair: Federation) -> None:
     assert answer.status_code == 415
 
 
-async def test_who_may_send(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        (sender,) = await federation.lone(1)
-        current = await federation.open(query())
-        piece = current.piece(sender, 0, np.array([1], np.uint64))
-        (late,) = await federation.lone(1, "late")
-        host = await federation.host("gateway", 10)
-        peer, path = federation.peers[0], current.path("pieces")
+async def test_who_may_send(single: Federation) -> None:
+    (sender,) = await single.lone(1)
+    current = await single.open(query())
+    piece = current.piece(sender, 0, np.array([1], np.uint64))
+    (late,) = await single.lone(1, "late")
+    host = await single.host("gateway", 10)
+    peer, path = single.peers[0], current.path("pieces")
 
-        async def refused(token: str | None, status: int, name: str, sent: Piece = piece) -> None:
-            answer = await peer.ask("POST", path, sent, token)
-            assert (answer.status_code, problem(answer)) == (status, name)
+    async def refused(token: str | None, status: int, name: str, sent: Piece = piece) -> None:
+        answer = await peer.ask("POST", path, sent, token)
+        assert (answer.status_code, problem(answer)) == (status, name)
 
-        await refused(None, 403, "scope_missing")  # the operator's
-        await refused(peer.coordinator_token, 403, "scope_missing")
-        await refused("tct_curator_unknown", 401, "token_unknown")
-        await refused(late.tokens[0], 403, "not_your_piece")
-        late_piece = current.piece(late, 0, np.array([1], np.uint64))
-        await refused(late.tokens[0], 409, "not_in_round", late_piece)
-        host_piece = current.piece(host, 0, np.array([1], np.uint64))
-        await refused(host.tokens[0], 403, "unknown_sender", host_piece)
-        missing = path.replace(current.id, "00000000-0000-0000-0000-000000000000")
-        answer = await peer.ask("POST", missing, piece, sender.tokens[0])
-        assert (answer.status_code, problem(answer)) == (404, "unknown_round")
-        assert (await peer.ask("DELETE", f"/v1/parties/{sender.id}")).status_code == 204
-        await refused(sender.tokens[0], 401, "token_unknown")
+    await refused(None, 403, "scope_missing")  # the operator's
+    await refused(peer.coordinator_token, 403, "scope_missing")
+    await refused("tct_curator_unknown", 401, "token_unknown")
+    await refused(late.tokens[0], 403, "not_your_piece")
+    late_piece = current.piece(late, 0, np.array([1], np.uint64))
+    await refused(late.tokens[0], 409, "not_in_round", late_piece)
+    host_piece = current.piece(host, 0, np.array([1], np.uint64))
+    await refused(host.tokens[0], 403, "unknown_sender", host_piece)
+    missing = path.replace(current.id, "00000000-0000-0000-0000-000000000000")
+    answer = await peer.ask("POST", missing, piece, sender.tokens[0])
+    assert (answer.status_code, problem(answer)) == (404, "unknown_round")
+    assert (await peer.ask("DELETE", f"/v1/parties/{sender.id}")).status_code == 204
+    await refused(sender.tokens[0], 401, "token_unknown")
 
 
-async def test_a_shamir_word_outside_the_field_is_refused(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        (sender,) = await federation.lone(1)
-        asked = query(
-            aggregators=3, sharing="shamir", threshold=2, mechanism="exact", min_participants=2
-        )
-        current = await federation.open(asked)
-        piece = current.piece(sender, 0, np.array([2**57 - 13], np.uint64))
-        answer = await current.send(sender, 0, piece)
-        assert (answer.status_code, problem(answer)) == (400, "out_of_field")
+async def test_a_shamir_word_outside_the_field_is_refused(trio: Federation) -> None:
+    (sender,) = await trio.lone(1)
+    asked = query(
+        aggregators=3, sharing="shamir", threshold=2, mechanism="exact", min_participants=2
+    )
+    current = await trio.open(asked)
+    piece = current.piece(sender, 0, np.array([2**57 - 13], np.uint64))
+    answer = await current.send(sender, 0, piece)
+    assert (answer.status_code, problem(answer)) == (400, "out_of_field")

@@ -13,7 +13,7 @@ import pytest
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round.pieces import SHORT
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import vector
+from tests.aggregator.double import Federation, vector
 from tests.aggregator.pieces.test_pieces import problem
 
 LONG = SHORT + 1
@@ -50,32 +50,31 @@ async def test_sums_of_seeds_are_those_of_words(
         assert (total == values[:71].sum(axis=0)).all()
 
 
-async def test_words_for_a_seed_and_a_seed_for_words(alliance: Alliance) -> None:
+async def test_words_for_a_seed_and_a_seed_for_words(pair: Federation) -> None:
     """Whoever leaves the rule gets a refusal, and nothing is stored."""
-    async with alliance(2) as federation:
-        host, (lone,) = await federation.host("gateway", 70), await federation.lone(1)
-        assert (lone.kind, host.kind) == (PartyKind.CURATOR, PartyKind.HOST)
-        long = await federation.open(vector(LONG, aggregators=2))
-        short = await federation.open(vector(SHORT, aggregators=2))
-        seed, words = np.zeros(32, np.uint8), np.ones(LONG, np.uint64)
-        wrong = [
-            (long, 0, words),
-            (long, 0, seed[:-1]),
-            (long, 1, seed),
-            (short, 0, seed),
-            (short, 1, seed),
-        ]
-        for current, index, share in wrong:
-            piece = current.piece(lone, index, share)
-            answer = await current.send(lone, index, piece)
-            assert (answer.status_code, problem(answer)) == (400, "wrong_length")
-        batch = (70, SHORT)
-        assert short.form.seeded(0, hosted=True)
-        for index, share in ((0, np.zeros((1, 31), np.uint8)), (0, np.zeros((1, 33), np.uint8))):
-            (body,) = short.batches(host, index, share)
-            answer = await short.send_batch(host, index, body)
-            assert (answer.status_code, problem(answer)) == (400, "wrong_length")
-        (body,) = short.batches(host, 1, np.ones(batch, np.uint64))
-        answer = await short.send_batch(host, 0, body)
-        assert (answer.status_code, problem(answer)) == (400, "seal_broken")
-        assert (await short.send_batch(host, 1, body)).status_code == 201
+    host, (lone,) = await pair.host("gateway", 70), await pair.lone(1)
+    assert (lone.kind, host.kind) == (PartyKind.CURATOR, PartyKind.HOST)
+    long = await pair.open(vector(LONG, aggregators=2))
+    short = await pair.open(vector(SHORT, aggregators=2))
+    seed, words = np.zeros(32, np.uint8), np.ones(LONG, np.uint64)
+    wrong = [
+        (long, 0, words),
+        (long, 0, seed[:-1]),
+        (long, 1, seed),
+        (short, 0, seed),
+        (short, 1, seed),
+    ]
+    for current, index, share in wrong:
+        piece = current.piece(lone, index, share)
+        answer = await current.send(lone, index, piece)
+        assert (answer.status_code, problem(answer)) == (400, "wrong_length")
+    batch = (70, SHORT)
+    assert short.form.seeded(0, hosted=True)
+    for index, share in ((0, np.zeros((1, 31), np.uint8)), (0, np.zeros((1, 33), np.uint8))):
+        (body,) = short.batches(host, index, share)
+        answer = await short.send_batch(host, index, body)
+        assert (answer.status_code, problem(answer)) == (400, "wrong_length")
+    (body,) = short.batches(host, 1, np.ones(batch, np.uint64))
+    answer = await short.send_batch(host, 0, body)
+    assert (answer.status_code, problem(answer)) == (400, "seal_broken")
+    assert (await short.send_batch(host, 1, body)).status_code == 201

@@ -20,7 +20,6 @@ from tacit.protocol.enrolment import (
     grant_hash,
 )
 from tacit.wire import encode_binary
-from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import DEPLOYMENT, Federation, Peer, Sender
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -196,30 +195,29 @@ async def test_little_is_read_before_the_grant_is_known(pair: Federation) -> Non
 
 
 async def test_an_enrolment_is_bound_to_its_grant_and_proves_its_identity(
-    alliance: Alliance,
+    single: Federation,
 ) -> None:
-    async with alliance(1) as federation:
-        peer = federation.peers[0]
-        sender = federation.sender("host", [f"host.{i}" for i in range(10)])
-        secret = await federation.grant(peer, sender)
-        honest = federation.enrolment(peer, sender, secret)
-        changes: tuple[dict[str, Any], ...] = (
-            {"service": "aggregator-1"},
-            {"party": "other"},
-            {"curators": ("host.0", "host.0")},
-            {"curators": tuple(f"host.{i}" for i in range(11))},
-            {"curators": ()},
-            {"first": None},
-            {"first": 65},
-            {"kind": PartyKind.CURATOR},
-        )
-        for changed in changes:
-            altered = Enrolment(**{**honest.statement.model_dump(), **changed})
-            signed = sender.identity.sign(ENROLMENT_LABEL, altered)
-            refused(await post(federation, signed), 422, "enrolment_refused")
-        forged = Identity.generate().sign(ENROLMENT_LABEL, honest.statement)
-        refused(await post(federation, forged), 422, "enrolment_refused")
-        assert (await post(federation, honest)).status_code == 201
+    peer = single.peers[0]
+    sender = single.sender("host", [f"host.{i}" for i in range(10)])
+    secret = await single.grant(peer, sender)
+    honest = single.enrolment(peer, sender, secret)
+    changes: tuple[dict[str, Any], ...] = (
+        {"service": "aggregator-1"},
+        {"party": "other"},
+        {"curators": ("host.0", "host.0")},
+        {"curators": tuple(f"host.{i}" for i in range(11))},
+        {"curators": ()},
+        {"first": None},
+        {"first": 65},
+        {"kind": PartyKind.CURATOR},
+    )
+    for changed in changes:
+        altered = Enrolment(**{**honest.statement.model_dump(), **changed})
+        signed = sender.identity.sign(ENROLMENT_LABEL, altered)
+        refused(await post(single, signed), 422, "enrolment_refused")
+    forged = Identity.generate().sign(ENROLMENT_LABEL, honest.statement)
+    refused(await post(single, forged), 422, "enrolment_refused")
+    assert (await post(single, honest)).status_code == 201
 
 
 @pytest.mark.usefixtures("database_url")

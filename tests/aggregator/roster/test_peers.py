@@ -51,30 +51,29 @@ async def offered(
     return await federation.descriptor(query(**EXACT), aggregators=tuple(entries))
 
 
-async def test_no_round_is_opened_beside_an_invented_aggregator(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        first, second = pair.peers
-        await pair.lone(1)
-        plain = await pair.descriptor(query(**EXACT))
-        own, other = plain.statement.aggregators
-        # Nothing is pinned: the coordinator's word is taken, as it was before there were pins.
-        trusting = await offered(pair, (own, invented(other)))
-        assert (await first.coordinate("POST", "/v1/rounds", trusting)).status_code == 201
-        before = await rows(first)
+async def test_no_round_is_opened_beside_an_invented_aggregator(pair: Federation) -> None:
+    first, second = pair.peers
+    await pair.lone(1)
+    plain = await pair.descriptor(query(**EXACT))
+    own, other = plain.statement.aggregators
+    # Nothing is pinned: the coordinator's word is taken, as it was before there were pins.
+    trusting = await offered(pair, (own, invented(other)))
+    assert (await first.coordinate("POST", "/v1/rounds", trusting)).status_code == 201
+    before = await rows(first)
 
-        assert (await first.ask("PUT", "/v1/peers", pin_of(second))).status_code == 200
-        for entry, words in (
-            (invented(other), "shows another identity"),
-            (invented(other, id="aggregator-7"), "aggregator-7 is not pinned"),
-            (other.model_copy(update={"operator": "operator-0"}), "another operator"),
-        ):
-            answer = await first.coordinate("POST", "/v1/rounds", await offered(pair, (own, entry)))
-            refused(answer, 403, "peer_not_anchored")
-            assert words in answer.json()["detail"]
-        assert await rows(first) == before
-        opened = await first.coordinate("POST", "/v1/rounds", plain)
-        assert opened.status_code == 201, opened.text
-        assert await rows(first) > before
+    assert (await first.ask("PUT", "/v1/peers", pin_of(second))).status_code == 200
+    for entry, words in (
+        (invented(other), "shows another identity"),
+        (invented(other, id="aggregator-7"), "aggregator-7 is not pinned"),
+        (other.model_copy(update={"operator": "operator-0"}), "another operator"),
+    ):
+        answer = await first.coordinate("POST", "/v1/rounds", await offered(pair, (own, entry)))
+        refused(answer, 403, "peer_not_anchored")
+        assert words in answer.json()["detail"]
+    assert await rows(first) == before
+    opened = await first.coordinate("POST", "/v1/rounds", plain)
+    assert opened.status_code == 201, opened.text
+    assert await rows(first) > before
 
 
 @pytest.mark.parametrize(("peers", "status"), [("pinned", 403), ("any", 201), (None, 201)])

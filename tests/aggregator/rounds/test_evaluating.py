@@ -10,6 +10,7 @@ import pytest
 from aggregator.rounds import verifier_shares
 from tacit.crypto.sealing import Span
 from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation
 from tests.aggregator.proved import keyed, proved
 
 TWO = {"aggregators": 2}
@@ -59,40 +60,38 @@ FEW = ("negative sum", "vector")
 @pytest.mark.parametrize(
     "name", [*FEW, *(pytest.param(n, marks=pytest.mark.slow) for n in FUNCTIONS if n not in FEW)]
 )
-async def test_every_function(alliance: Alliance, name: str) -> None:
+async def test_every_function(pair: Federation, name: str) -> None:
     """Layer `curator` with noise of 0, whose bounds the offset takes away again."""
     changes, values = FUNCTIONS[name]
-    async with alliance(2) as federation:
-        lone = await federation.lone(3)
-        host = await federation.host("gateway", 16)
-        # the noise of squares this large is beyond the sampler
-        for layer in ("exact",) if name == "wide variance" else ("exact", "curator"):
-            current = await keyed(federation, proved(**TWO, **{**changes, **LAYERS[layer]}))
-            for sender, value in zip(lone, values, strict=True):
-                await current.prove(sender, np.array(value))
-            hosted = np.array([values[place % 3] for place in range(16)])
-            await current.prove_parts(host, hosted)
-            total, manifest = await current.proved_release()
-            expected = np.array(values).sum(axis=0) + hosted.sum(axis=0)
-            assert total.tolist() == expected.tolist()
-            assert manifest.count == 19
+    lone = await pair.lone(3)
+    host = await pair.host("gateway", 16)
+    # the noise of squares this large is beyond the sampler
+    for layer in ("exact",) if name == "wide variance" else ("exact", "curator"):
+        current = await keyed(pair, proved(**TWO, **{**changes, **LAYERS[layer]}))
+        for sender, value in zip(lone, values, strict=True):
+            await current.prove(sender, np.array(value))
+        hosted = np.array([values[place % 3] for place in range(16)])
+        await current.prove_parts(host, hosted)
+        total, manifest = await current.proved_release()
+        expected = np.array(values).sum(axis=0) + hosted.sum(axis=0)
+        assert total.tolist() == expected.tolist()
+        assert manifest.count == 19
 
 
 @pytest.mark.parametrize("layer", ["both", "two-layer"])
-async def test_aggregators_add_noise_in_the_field(alliance: Alliance, layer: str) -> None:
+async def test_aggregators_add_noise_in_the_field(pair: Federation, layer: str) -> None:
     """A sum of draws of scale 20 is 0 three times in fewer than 1 of 100,000 runs."""
-    async with alliance(2) as federation:
-        lone = await federation.lone(2)
-        seen = set()
-        for _ in range(3):
-            current = await keyed(federation, proved(**TWO, **LAYERS[layer]))
-            for sender, value in zip(lone, (20, 7), strict=True):
-                await current.prove(sender, np.array([value]))
-            total, _ = await current.proved_release()
-            error = int(total[0]) - 27
-            assert abs(error) < 20 * 60, "Laplace draws of scale 20"
-            seen.add(error)
-        assert seen != {0}
+    lone = await pair.lone(2)
+    seen = set()
+    for _ in range(3):
+        current = await keyed(pair, proved(**TWO, **LAYERS[layer]))
+        for sender, value in zip(lone, (20, 7), strict=True):
+            await current.prove(sender, np.array([value]))
+        total, _ = await current.proved_release()
+        error = int(total[0]) - 27
+        assert abs(error) < 20 * 60, "Laplace draws of scale 20"
+        seen.add(error)
+    assert seen != {0}
 
 
 async def test_small_tables_and_blocks_give_the_same(
@@ -137,35 +136,34 @@ async def test_parts_of_as_many_curators_are_verified_together(
 
 @pytest.mark.parametrize("sizes", [(4096, 904), (5000,)])
 async def test_a_part_is_as_long_as_the_query_asks(
-    alliance: Alliance, sizes: tuple[int, ...]
+    pair: Federation, sizes: tuple[int, ...]
 ) -> None:
     """A host of 5,000: two parts or one, each refused where the other is asked for; half of the
     curators of the last stay away."""
     lengths = {2: None, 1: 8192}
-    async with alliance(2) as federation:
-        host = await federation.host("gateway", 5000)
-        assert host.first % 8192 == 0
-        asked = proved(**TWO, part_length=lengths[len(sizes)])
-        current = await keyed(federation, asked)
-        for place, size in enumerate(sizes):
-            present = np.ones(size, np.bool_)
-            present[::2] = place < len(sizes) - 1
-            curators = int(present.sum())
-            for index, plain in enumerate(current.plaintexts(np.array([curators]), curators)):
-                body = current.part(host, index, bytes(plain), present, place)
-                assert (await current.send_batch(host, index, body)).status_code == 201
-        total, manifest = await current.proved_release()
-        assert (total.tolist(), manifest.count) == ([5000 - sizes[-1] // 2], 5000 - sizes[-1] // 2)
+    host = await pair.host("gateway", 5000)
+    assert host.first % 8192 == 0
+    asked = proved(**TWO, part_length=lengths[len(sizes)])
+    current = await keyed(pair, asked)
+    for place, size in enumerate(sizes):
+        present = np.ones(size, np.bool_)
+        present[::2] = place < len(sizes) - 1
+        curators = int(present.sum())
+        for index, plain in enumerate(current.plaintexts(np.array([curators]), curators)):
+            body = current.part(host, index, bytes(plain), present, place)
+            assert (await current.send_batch(host, index, body)).status_code == 201
+    total, manifest = await current.proved_release()
+    assert (total.tolist(), manifest.count) == ([5000 - sizes[-1] // 2], 5000 - sizes[-1] // 2)
 
-        other = await keyed(federation, proved(**TWO, part_length=lengths[3 - len(sizes)]))
-        plain = other.plaintexts(np.array([904]), 904)[0]
-        present = np.arange(sizes[0]) < 904
-        span = Span(host.first // 8192, host.first, sizes[0])
-        body = other.part(host, 0, bytes(plain), present, span=span)
-        answer = await other.send_batch(host, 0, body)
-        refused = "wrong_round" if len(sizes) == 2 else "seal_broken"
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["type"].endswith(f":{refused}")
+    other = await keyed(pair, proved(**TWO, part_length=lengths[3 - len(sizes)]))
+    plain = other.plaintexts(np.array([904]), 904)[0]
+    present = np.arange(sizes[0]) < 904
+    span = Span(host.first // 8192, host.first, sizes[0])
+    body = other.part(host, 0, bytes(plain), present, span=span)
+    answer = await other.send_batch(host, 0, body)
+    refused = "wrong_round" if len(sizes) == 2 else "seal_broken"
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["type"].endswith(f":{refused}")
 
 
 @pytest.mark.slow  # numba compiles for three seconds
@@ -183,20 +181,19 @@ async def test_many_are_verified_by_compiled_arithmetic(
         assert (total.tolist(), manifest.count) == ([3], 3)
 
 
-async def test_a_part_that_one_aggregator_lacks_is_left_out_whole(alliance: Alliance) -> None:
-    async with alliance(2) as federation:
-        lone = await federation.lone(2)
-        host = await federation.host("gateway", 16)
-        left = await federation.host("leaver", 16)
-        current = await keyed(federation, proved(**TWO))
-        for sender in lone:
-            await current.prove(sender, np.array([5]))
-        for index, plain in enumerate(current.plaintexts(np.array([16]), 16)):
-            if index == 0:
-                body = current.part(host, index, bytes(plain))
-                assert (await current.send_batch(host, index, body)).status_code == 201
-        await current.prove_parts(left, np.ones((16, 1), np.int64))
-        answer = await federation.peers[1].ask("DELETE", f"/v1/parties/{left.id}")
-        assert answer.status_code in (200, 204), answer.text
-        total, manifest = await current.proved_release()
-        assert (total.tolist(), manifest.count, manifest.parts) == ([10], 2, ())
+async def test_a_part_that_one_aggregator_lacks_is_left_out_whole(pair: Federation) -> None:
+    lone = await pair.lone(2)
+    host = await pair.host("gateway", 16)
+    left = await pair.host("leaver", 16)
+    current = await keyed(pair, proved(**TWO))
+    for sender in lone:
+        await current.prove(sender, np.array([5]))
+    for index, plain in enumerate(current.plaintexts(np.array([16]), 16)):
+        if index == 0:
+            body = current.part(host, index, bytes(plain))
+            assert (await current.send_batch(host, index, body)).status_code == 201
+    await current.prove_parts(left, np.ones((16, 1), np.int64))
+    answer = await pair.peers[1].ask("DELETE", f"/v1/parties/{left.id}")
+    assert answer.status_code in (200, 204), answer.text
+    total, manifest = await current.proved_release()
+    assert (total.tolist(), manifest.count, manifest.parts) == ([10], 2, ())

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.protocol.sealing_sessions import SealKeyStatement
-from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Peer, query
+from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_seal_key_routes import current
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -28,60 +27,57 @@ async def state_of(peer: Peer, round_id: str) -> dict[str, Any]:
 
 
 async def test_the_old_key_opens_no_new_round_and_ends_its_own(
-    alliance: Alliance,
+    single: Federation,
 ) -> None:
-    async with alliance(1) as federation:
-        [peer] = federation.peers
-        senders = await federation.lone(2)
-        old: SealKeyStatement = await current(federation)
-        running = await federation.open(query())
-        under_way = await federation.descriptor(query())
-        assert await rotate(peer) == {"number": 2, "retired": [1], "destroyed": []}
-        new = await current(federation)
-        assert (new.number, new.public_key_hash != old.public_key_hash) == (2, True)
-        late = await peer.coordinate("POST", "/v1/rounds", under_way)
-        refused(late, 422, "descriptor_refused")
-        assert "retired" in late.json()["detail"]
-        for sender in senders:
-            await running.contribute(sender, np.array([[3]]))
-        total, _ = await running.release()
-        assert total.tolist() == [6]
-        assert (await federation.open(query())).descriptor.aggregators[0].seal == new
+    [peer] = single.peers
+    senders = await single.lone(2)
+    old: SealKeyStatement = await current(single)
+    running = await single.open(query())
+    under_way = await single.descriptor(query())
+    assert await rotate(peer) == {"number": 2, "retired": [1], "destroyed": []}
+    new = await current(single)
+    assert (new.number, new.public_key_hash != old.public_key_hash) == (2, True)
+    late = await peer.coordinate("POST", "/v1/rounds", under_way)
+    refused(late, 422, "descriptor_refused")
+    assert "retired" in late.json()["detail"]
+    for sender in senders:
+        await running.contribute(sender, np.array([[3]]))
+    total, _ = await running.release()
+    assert total.tolist() == [6]
+    assert (await single.open(query())).descriptor.aggregators[0].seal == new
 
 
 async def test_destroyed_at_once_the_rounds_that_name_it_abort(
-    alliance: Alliance,
+    single: Federation,
 ) -> None:
-    async with alliance(1) as federation:
-        [peer] = federation.peers
-        senders = await federation.lone(2)
-        running = await federation.open(query())
-        await running.contribute(senders[0], np.array([[3]]))
-        assert await rotate(peer, destroy=True) == {"number": 2, "retired": [1], "destroyed": [1]}
-        assert (await state_of(peer, running.id))["state"] == "aborted"
-        piece = await peer.ask(
-            "POST",
-            running.path("pieces"),
-            b"{}",
-            senders[1].tokens[0],
-        )
-        assert piece.status_code >= 400
-        again = await federation.open(query())
-        for sender in senders:
-            await again.contribute(sender, np.array([[4]]))
-        assert (await again.release())[0].tolist() == [8]
-        # what was retired before and still served a round dies with it, too
-        third = await federation.open(query())
-        assert (await rotate(peer))["retired"] == [2]
-        assert (await rotate(peer, destroy=True))["destroyed"] == [2, 3]
-        assert (await state_of(peer, third.id))["state"] == "aborted"
+    [peer] = single.peers
+    senders = await single.lone(2)
+    running = await single.open(query())
+    await running.contribute(senders[0], np.array([[3]]))
+    assert await rotate(peer, destroy=True) == {"number": 2, "retired": [1], "destroyed": [1]}
+    assert (await state_of(peer, running.id))["state"] == "aborted"
+    piece = await peer.ask(
+        "POST",
+        running.path("pieces"),
+        b"{}",
+        senders[1].tokens[0],
+    )
+    assert piece.status_code >= 400
+    again = await single.open(query())
+    for sender in senders:
+        await again.contribute(sender, np.array([[4]]))
+    assert (await again.release())[0].tolist() == [8]
+    # what was retired before and still served a round dies with it, too
+    third = await single.open(query())
+    assert (await rotate(peer))["retired"] == [2]
+    assert (await rotate(peer, destroy=True))["destroyed"] == [2, 3]
+    assert (await state_of(peer, third.id))["state"] == "aborted"
 
 
-async def test_only_the_operator_rotates(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        [peer] = federation.peers
-        path = "/v1/seal-keys/rotation"
-        assert (await peer.client.post(path, json={})).status_code == 401
-        refused(await peer.coordinate("POST", path, {}), 403, "scope_missing")
-        refused(await peer.ask("POST", path, b'{"destroy": "yes"}'), 422, "bad_parameter")
-        refused(await peer.ask("POST", path, b'{"now": true}'), 422, "bad_parameter")
+async def test_only_the_operator_rotates(single: Federation) -> None:
+    [peer] = single.peers
+    path = "/v1/seal-keys/rotation"
+    assert (await peer.client.post(path, json={})).status_code == 401
+    refused(await peer.coordinate("POST", path, {}), 403, "scope_missing")
+    refused(await peer.ask("POST", path, b'{"destroy": "yes"}'), 422, "bad_parameter")
+    refused(await peer.ask("POST", path, b'{"now": true}'), 422, "bad_parameter")

@@ -53,47 +53,45 @@ def ground(aggregator: Aggregator, descriptor: RoundDescriptor, **settings: Any)
     return None
 
 
-async def test_a_round_meets_the_policy_exactly_at_its_limits(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        aggregator = aggregator_of(pair)
-        await pair.lone(3)
-        asked = vector(4, **EXACT, min_participants=5, n_max=1000)
-        plain = (await pair.descriptor(asked)).statement
-        for setting, fits, breaks, words in (
-            ("policy_min_participants", 5, 6, "fewer participants"),
-            ("policy_max_curators", 1000, 999, "n_max is above"),
-            ("policy_max_roster", 3, 2, "the roster is larger"),
-            ("policy_max_dimension", 4, 3, "the vector is longer"),
-            ("policy_max_round_s", 300, 299, "the deadline is too far away"),
-            ("round_max_body_bytes", 96, 95, "a host's batch is longer"),
-        ):
-            assert ground(aggregator, plain, **{setting: fits}) is None
-            assert words in (ground(aggregator, plain, **{setting: breaks}) or "")
-        over = plain.model_copy(update={"deadline": pair.now})
-        assert ground(aggregator, over) == "the deadline is over"
-        last = plain.model_copy(update={"deadline": pair.now + timedelta(microseconds=1)})
-        assert ground(aggregator, last) is None
+async def test_a_round_meets_the_policy_exactly_at_its_limits(pair: Federation) -> None:
+    aggregator = aggregator_of(pair)
+    await pair.lone(3)
+    asked = vector(4, **EXACT, min_participants=5, n_max=1000)
+    plain = (await pair.descriptor(asked)).statement
+    for setting, fits, breaks, words in (
+        ("policy_min_participants", 5, 6, "fewer participants"),
+        ("policy_max_curators", 1000, 999, "n_max is above"),
+        ("policy_max_roster", 3, 2, "the roster is larger"),
+        ("policy_max_dimension", 4, 3, "the vector is longer"),
+        ("policy_max_round_s", 300, 299, "the deadline is too far away"),
+        ("round_max_body_bytes", 96, 95, "a host's batch is longer"),
+    ):
+        assert ground(aggregator, plain, **{setting: fits}) is None
+        assert words in (ground(aggregator, plain, **{setting: breaks}) or "")
+    over = plain.model_copy(update={"deadline": pair.now})
+    assert ground(aggregator, over) == "the deadline is over"
+    last = plain.model_copy(update={"deadline": pair.now + timedelta(microseconds=1)})
+    assert ground(aggregator, last) is None
 
 
-async def test_exact_rounds_and_the_paper_stance_need_their_switches(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        aggregator = aggregator_of(pair)
-        await pair.lone(1)
-        cases = [
-            (EXACT, "exact_rule", "this aggregator opens no sum without noise"),
-            ({**EXACT, **PAPER}, "allow_paper", "the paper stance is not allowed"),
-            (NOISY, None, None),
-        ]
-        switches = ("exact_rule", "allow_paper")
-        for asked, needed, words in cases:
-            descriptor = (await pair.descriptor(query(**asked))).statement
-            for on in (set(), {switches[0]}, {switches[1]}, set(switches)):
-                settings: dict[str, Any] = {"allow_paper": "allow_paper" in on}
-                settings["exact_rule"] = (
-                    DisclosureRule(min_participants=2) if "exact_rule" in on else None
-                )
-                wanted = None if needed is None or needed in on else words
-                assert ground(aggregator, descriptor, **settings) == wanted
+async def test_exact_rounds_and_the_paper_stance_need_their_switches(pair: Federation) -> None:
+    aggregator = aggregator_of(pair)
+    await pair.lone(1)
+    cases = [
+        (EXACT, "exact_rule", "this aggregator opens no sum without noise"),
+        ({**EXACT, **PAPER}, "allow_paper", "the paper stance is not allowed"),
+        (NOISY, None, None),
+    ]
+    switches = ("exact_rule", "allow_paper")
+    for asked, needed, words in cases:
+        descriptor = (await pair.descriptor(query(**asked))).statement
+        for on in (set(), {switches[0]}, {switches[1]}, set(switches)):
+            settings: dict[str, Any] = {"allow_paper": "allow_paper" in on}
+            settings["exact_rule"] = (
+                DisclosureRule(min_participants=2) if "exact_rule" in on else None
+            )
+            wanted = None if needed is None or needed in on else words
+            assert ground(aggregator, descriptor, **settings) == wanted
 
 
 @pytest.mark.parametrize(
@@ -106,16 +104,13 @@ async def test_exact_rounds_and_the_paper_stance_need_their_switches(alliance: A
         ({"min_participants": 100, "max_share": "0.1", "top": 3}, True),
     ],
 )
-async def test_a_weaker_rule_is_refused(
-    alliance: Alliance, rule: dict[str, Any], fits: bool
-) -> None:
+async def test_a_weaker_rule_is_refused(pair: Federation, rule: dict[str, Any], fits: bool) -> None:
     least = DisclosureRule(min_participants=15, max_share=Fraction("0.15"))
     asked = {**EXACT, "validity": "proved", "min_participants": 100, "rule": rule}
-    async with alliance(2) as pair:
-        await pair.lone(1)
-        descriptor = (await pair.descriptor(query(**asked))).statement
-        words = None if fits else "the rule is weaker than this aggregator's"
-        assert ground(aggregator_of(pair), descriptor, exact_rule=least) == words
+    await pair.lone(1)
+    descriptor = (await pair.descriptor(query(**asked))).statement
+    words = None if fits else "the rule is weaker than this aggregator's"
+    assert ground(aggregator_of(pair), descriptor, exact_rule=least) == words
 
 
 async def test_what_promises_nothing_is_refused(alliance: Alliance) -> None:
@@ -142,56 +137,54 @@ async def test_what_promises_nothing_is_refused(alliance: Alliance) -> None:
         assert answer.json()["detail"] == "the round belongs to another deployment"
 
 
-async def test_a_promise_is_kept_for_its_query_and_operators_only(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        aggregator = aggregator_of(pair)
-        await pair.lone(1)
-        asked = query(**{**NOISY, "collusion": {"aggregators": 1}})
-        kept = (await pair.descriptor(asked)).statement
-        first, second = kept.aggregators
-        alone = second.model_copy(update={"operator": first.operator})
-        together = kept.model_copy(update={"aggregators": (first, alone)})
-        for _ in range(2):
-            await opening._check_promise_once(aggregator, kept)
-            with pytest.raises(PolicyRefused):
-                await opening._check_promise_once(aggregator, together)
-        assert len(aggregator.promises) == 1
+async def test_a_promise_is_kept_for_its_query_and_operators_only(pair: Federation) -> None:
+    aggregator = aggregator_of(pair)
+    await pair.lone(1)
+    asked = query(**{**NOISY, "collusion": {"aggregators": 1}})
+    kept = (await pair.descriptor(asked)).statement
+    first, second = kept.aggregators
+    alone = second.model_copy(update={"operator": first.operator})
+    together = kept.model_copy(update={"aggregators": (first, alone)})
+    for _ in range(2):
+        await opening._check_promise_once(aggregator, kept)
+        with pytest.raises(PolicyRefused):
+            await opening._check_promise_once(aggregator, together)
+    assert len(aggregator.promises) == 1
 
 
 # --- the own entry -------------------------------------------------------------------------------
 
 
-async def test_the_entry_of_an_aggregator_is_its_own(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        aggregator, other = aggregator_of(pair), aggregator_of(pair, 1)
-        await pair.lone(1)
-        plain = (await pair.descriptor(query(**EXACT))).statement
-        first, second = plain.aggregators
-        own = await opening._own_entry(aggregator, plain)
-        assert own == await aggregator.seal_keyring.of(first.seal.number)
+async def test_the_entry_of_an_aggregator_is_its_own(pair: Federation) -> None:
+    aggregator, other = aggregator_of(pair), aggregator_of(pair, 1)
+    await pair.lone(1)
+    plain = (await pair.descriptor(query(**EXACT))).statement
+    first, second = plain.aggregators
+    own = await opening._own_entry(aggregator, plain)
+    assert own == await aggregator.seal_keyring.of(first.seal.number)
 
-        async def reason(entry: AggregatorEntry) -> str:
-            changed = plain.model_copy(update={"aggregators": (entry, second)})
-            with pytest.raises(DescriptorRefused) as found:
-                await opening._own_entry(aggregator, changed)
-            return str(found.value.detail)
+    async def reason(entry: AggregatorEntry) -> str:
+        changed = plain.model_copy(update={"aggregators": (entry, second)})
+        with pytest.raises(DescriptorRefused) as found:
+            await opening._own_entry(aggregator, changed)
+        return str(found.value.detail)
 
-        def seal_key(**changes: Any) -> AggregatorEntry:
-            statement = first.seal.model_copy(update=changes)
-            signed = aggregator.identities.current.sign(SEAL_KEY_LABEL, statement)
-            return first.model_copy(update={"seal_key": signed})
+    def seal_key(**changes: Any) -> AggregatorEntry:
+        statement = first.seal.model_copy(update=changes)
+        signed = aggregator.identities.current.sign(SEAL_KEY_LABEL, statement)
+        return first.model_copy(update={"seal_key": signed})
 
-        not_its_own = "the entry of this aggregator is not its own"
-        assert await reason(first.model_copy(update={"id": "x"})) == (
-            "this aggregator is not one of the round"
-        )
-        assert await reason(first.model_copy(update={"operator": "x"})) == not_its_own
-        theirs = {"identity_key": other.identities.current.public_key}
-        assert await reason(first.model_copy(update=theirs)) == not_its_own
-        assert await reason(seal_key(public_key_hash=bytes(32))) == (
-            "the seal key of this aggregator is not its own"
-        )
-        assert await reason(seal_key(number=3)) == "the seal key of this aggregator is not in use"
+    not_its_own = "the entry of this aggregator is not its own"
+    assert await reason(first.model_copy(update={"id": "x"})) == (
+        "this aggregator is not one of the round"
+    )
+    assert await reason(first.model_copy(update={"operator": "x"})) == not_its_own
+    theirs = {"identity_key": other.identities.current.public_key}
+    assert await reason(first.model_copy(update=theirs)) == not_its_own
+    assert await reason(seal_key(public_key_hash=bytes(32))) == (
+        "the seal key of this aggregator is not its own"
+    )
+    assert await reason(seal_key(number=3)) == "the seal key of this aggregator is not in use"
 
 
 async def test_a_seal_key_is_good_until_its_grace_is_over(
@@ -208,39 +201,35 @@ async def test_a_seal_key_is_good_until_its_grace_is_over(
             await opening._own_entry(aggregator, plain)
 
 
-async def test_a_round_is_new_once(alliance: Alliance) -> None:
+async def test_a_round_is_new_once(trio: Federation) -> None:
     """Also for a process that finds it in the store between its check and its transaction."""
-    async with alliance(3) as federation:
-        await federation.lone(1)
-        aggregator = aggregator_of(federation)
-        for asked in (SHAMIR, {**EXACT, "aggregators": 3}):
-            signed = await federation.descriptor(query(**asked))
-            first, new = await opening.open_round(aggregator, signed)
-            assert new
-            assert ("contribution" in json.loads(first)) == (asked is SHAMIR)
-            assert await opening.open_round(aggregator, signed) == (first, False)
-            digest = signed.statement.digest()
-            own = await opening._own_entry(aggregator, signed.statement)
-            again = await opening._open(aggregator, signed, digest, own)
-            assert again == (first, False)
-            other = await federation.descriptor(
-                query(**asked, name="other"), round=signed.statement.round
-            )
-            answer = await federation.peers[0].coordinate("POST", "/v1/rounds", other)
-            refused(answer, 409, "round_conflict")
+    await trio.lone(1)
+    aggregator = aggregator_of(trio)
+    for asked in (SHAMIR, {**EXACT, "aggregators": 3}):
+        signed = await trio.descriptor(query(**asked))
+        first, new = await opening.open_round(aggregator, signed)
+        assert new
+        assert ("contribution" in json.loads(first)) == (asked is SHAMIR)
+        assert await opening.open_round(aggregator, signed) == (first, False)
+        digest = signed.statement.digest()
+        own = await opening._own_entry(aggregator, signed.statement)
+        again = await opening._open(aggregator, signed, digest, own)
+        assert again == (first, False)
+        other = await trio.descriptor(query(**asked, name="other"), round=signed.statement.round)
+        answer = await trio.peers[0].coordinate("POST", "/v1/rounds", other)
+        refused(answer, 409, "round_conflict")
 
 
-async def test_an_opening_reads_once_and_writes_once(alliance: Alliance) -> None:
+async def test_an_opening_reads_once_and_writes_once(trio: Federation) -> None:
     """One reading before anything is checked, and one transaction that adds the round."""
-    async with alliance(3) as federation:
-        await federation.lone(1)
-        aggregator = aggregator_of(federation)
-        for _ in range(2):  # the first loads the key
-            signed = await federation.descriptor(query(**{**EXACT, "aggregators": 3}))
-            before = replace(aggregator.database.counts)
-            await opening.open_round(aggregator, signed)
-        counts = aggregator.database.counts
-        assert (counts.reading - before.reading, counts.writing - before.writing) == (1, 1)
+    await trio.lone(1)
+    aggregator = aggregator_of(trio)
+    for _ in range(2):  # the first loads the key
+        signed = await trio.descriptor(query(**{**EXACT, "aggregators": 3}))
+        before = replace(aggregator.database.counts)
+        await opening.open_round(aggregator, signed)
+    counts = aggregator.database.counts
+    assert (counts.reading - before.reading, counts.writing - before.writing) == (1, 1)
 
 
 # --- shared noise --------------------------------------------------------------------------------
@@ -265,71 +254,67 @@ async def drawn(federation: Federation, current: Round, index: int) -> Contribut
     return opening._share_noise(aggregator, descriptor, descriptor.digest(), own, public)
 
 
-async def test_only_another_aggregators_own_share_is_taken(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        await federation.lone(2)
-        exact = await federation.open(query(**{**EXACT, "aggregators": 3}))
-        current = await federation.open(vector(2, **SHAMIR))
-        shares = await drawn(federation, current, 0)
-        assert len(shares.pieces) == 3
-        own = await drawn(federation, current, 1)
-        good = shares.pieces[1]
-        bad = {
-            "not of the round": ("stranger", good),
-            "its own": ("aggregator-1", own.pieces[1]),
-            "under another name": ("aggregator-2", good),
-            "of another session": (
-                "aggregator-0",
-                good.model_copy(update={"session": bytes(16), "announce": None}),
-            ),
-        }
-        for relayed in bad.values():
-            refused(await relay(current, 1, relayed), 422, "contribution_refused")
-        refused(await relay(exact, 1, ("aggregator-0", good)), 422, "contribution_refused")
-        for sealed in (good.sealed[:-8], good.sealed + bytes(8), good.sealed[:-1]):
-            cut = good.model_copy(update={"sealed": sealed})
-            refused(await relay(current, 1, ("aggregator-0", cut)), 400, "wrong_length")
-        wrong = ("aggregator-0", shares.pieces[2])
-        refused(await relay(current, 1, wrong), 400, "seal_broken")
+async def test_only_another_aggregators_own_share_is_taken(trio: Federation) -> None:
+    await trio.lone(2)
+    exact = await trio.open(query(**{**EXACT, "aggregators": 3}))
+    current = await trio.open(vector(2, **SHAMIR))
+    shares = await drawn(trio, current, 0)
+    assert len(shares.pieces) == 3
+    own = await drawn(trio, current, 1)
+    good = shares.pieces[1]
+    bad = {
+        "not of the round": ("stranger", good),
+        "its own": ("aggregator-1", own.pieces[1]),
+        "under another name": ("aggregator-2", good),
+        "of another session": (
+            "aggregator-0",
+            good.model_copy(update={"session": bytes(16), "announce": None}),
+        ),
+    }
+    for relayed in bad.values():
+        refused(await relay(current, 1, relayed), 422, "contribution_refused")
+    refused(await relay(exact, 1, ("aggregator-0", good)), 422, "contribution_refused")
+    for sealed in (good.sealed[:-8], good.sealed + bytes(8), good.sealed[:-1]):
+        cut = good.model_copy(update={"sealed": sealed})
+        refused(await relay(current, 1, ("aggregator-0", cut)), 400, "wrong_length")
+    wrong = ("aggregator-0", shares.pieces[2])
+    refused(await relay(current, 1, wrong), 400, "seal_broken")
 
 
-async def test_a_share_is_held_once_and_known_after_the_sum(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        lone = await federation.lone(2)
-        signed = await federation.descriptor(query(**SHAMIR))
-        current = Round(federation, signed)
-        opened = [
-            json.loads((await peer.coordinate("POST", "/v1/rounds", signed)).content)
-            for peer in federation.peers
-        ]
-        made = [
-            Contribution.model_validate_json(json.dumps(item["contribution"])) for item in opened
-        ]
-        mine = [(f"aggregator-{index}", made[index].pieces[1]) for index in range(3)]
-        assert (await relay(current, 1)).json() == {"contributions": [1]}
+async def test_a_share_is_held_once_and_known_after_the_sum(trio: Federation) -> None:
+    lone = await trio.lone(2)
+    signed = await trio.descriptor(query(**SHAMIR))
+    current = Round(trio, signed)
+    opened = [
+        json.loads((await peer.coordinate("POST", "/v1/rounds", signed)).content)
+        for peer in trio.peers
+    ]
+    made = [Contribution.model_validate_json(json.dumps(item["contribution"])) for item in opened]
+    mine = [(f"aggregator-{index}", made[index].pieces[1]) for index in range(3)]
+    assert (await relay(current, 1)).json() == {"contributions": [1]}
+    assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
+    assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
+    other = ("aggregator-0", (await drawn(trio, current, 0)).pieces[1])
+    refused(await relay(current, 1, other), 409, "piece_conflict")
+    refused(await relay(current, 1, mine[2], other), 409, "piece_conflict")
+    shown = await trio.peers[1].coordinate("GET", current.path())
+    assert shown.json()["contributions"] == [0, 1]
+    for index in (0, 2):
+        for place in {0, 1, 2} - {index}:
+            piece = (f"aggregator-{place}", made[place].pieces[index])
+            assert (await relay(current, index, piece)).status_code == 200
+    for sender in lone:
+        await current.contribute(sender, np.array([[5]]))
+    accepted = await current.freeze((0, 1))
+
+    async def after() -> None:
         assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
-        assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
-        other = ("aggregator-0", (await drawn(federation, current, 0)).pieces[1])
-        refused(await relay(current, 1, other), 409, "piece_conflict")
-        refused(await relay(current, 1, mine[2], other), 409, "piece_conflict")
-        shown = await federation.peers[1].coordinate("GET", current.path())
-        assert shown.json()["contributions"] == [0, 1]
-        for index in (0, 2):
-            for place in {0, 1, 2} - {index}:
-                piece = (f"aggregator-{place}", made[place].pieces[index])
-                assert (await relay(current, index, piece)).status_code == 200
-        for sender in lone:
-            await current.contribute(sender, np.array([[5]]))
-        accepted = await current.freeze((0, 1))
+        for late in ([mine[2]], [other], [mine[0], mine[2]], [mine[0], other]):
+            answer = await relay(current, 1, *late)
+            refused(answer, 410, "round_closed")
+            assert answer.json()["included"] is False
 
-        async def after() -> None:
-            assert (await relay(current, 1, mine[0])).json() == {"contributions": [0, 1]}
-            for late in ([mine[2]], [other], [mine[0], mine[2]], [mine[0], other]):
-                answer = await relay(current, 1, *late)
-                refused(answer, 410, "round_closed")
-                assert answer.json()["included"] is False
-
-        await after()
-        manifest, commitments = await current.commit(accepted)
-        await current.reveal(manifest, commitments)
-        await after()  # its sealed bytes are destroyed: the nonces are known
+    await after()
+    manifest, commitments = await current.commit(accepted)
+    await current.reveal(manifest, commitments)
+    await after()  # its sealed bytes are destroyed: the nonces are known

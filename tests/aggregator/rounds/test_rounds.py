@@ -22,7 +22,7 @@ from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen
 from tacit.protocol.round.messages import AcceptedSet
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Round, parts_of, query
+from tests.aggregator.double import Federation, Round, parts_of, query
 from tests.aggregator.rounds.test_state_machine import refused
 
 
@@ -45,123 +45,115 @@ async def aborted(current: Round, answer: bytes | str) -> AbortStatement:
 # --- the set -------------------------------------------------------------------------------------
 
 
-async def test_the_set_is_of_all_pieces_but_of_parties_that_left(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        one, gone = await federation.lone(2)
-        host = await federation.host("gateway", 70)
-        leaving = await federation.host("leaving", 3)
-        last, silent = [await federation.enrol(federation.sender(f"late-{i}")) for i in range(2)]
-        size = federation.next_number
-        current = await federation.open(query())
-        await contribute(current, one, gone, host, leaving, last)
-        service = parts_of(federation)
-        wanted = [0, *range(64, 134), last.first]
-        everyone = sorted([*wanted, gone.first, *range(leaving.first, leaving.first + 3)])
-        absent = [silent.first, 50]
+async def test_the_set_is_of_all_pieces_but_of_parties_that_left(single: Federation) -> None:
+    one, gone = await single.lone(2)
+    host = await single.host("gateway", 70)
+    leaving = await single.host("leaving", 3)
+    last, silent = [await single.enrol(single.sender(f"late-{i}")) for i in range(2)]
+    size = single.next_number
+    current = await single.open(query())
+    await contribute(current, one, gone, host, leaving, last)
+    service = parts_of(single)
+    wanted = [0, *range(64, 134), last.first]
+    everyone = sorted([*wanted, gone.first, *range(leaving.first, leaving.first + 3)])
+    absent = [silent.first, 50]
 
-        async def missing(asked: list[int]) -> int:
-            bits = np.zeros(size, np.bool_)
-            bits[asked] = True
-            return await state_machine.missing(service.aggregator, current.id, sets.pack(bits))
+    async def missing(asked: list[int]) -> int:
+        bits = np.zeros(size, np.bool_)
+        bits[asked] = True
+        return await state_machine.missing(service.aggregator, current.id, sets.pack(bits))
 
-        assert await missing(everyone) == 0
-        assert await missing([*everyone[:3], *absent]) == 2
-        assert await missing([]) == 0
-        with pytest.raises(Invalid) as found:
-            await state_machine.missing(service.aggregator, current.id, b"\xff")
-        assert found.value.pointer == "/members"
-        for party in (gone, leaving):
-            answer = await federation.peers[0].ask("DELETE", f"/v1/parties/{party.id}")
-            assert answer.status_code == 204
-        (signed,) = await current.freeze()
-        assert numbers(signed.statement.members, size) == wanted
-        again = await federation.peers[0].coordinate("POST", current.path("freeze"))
-        assert Signed[AcceptedSet].model_validate_json(again.content) == signed
+    assert await missing(everyone) == 0
+    assert await missing([*everyone[:3], *absent]) == 2
+    assert await missing([]) == 0
+    with pytest.raises(Invalid) as found:
+        await state_machine.missing(service.aggregator, current.id, b"\xff")
+    assert found.value.pointer == "/members"
+    for party in (gone, leaving):
+        answer = await single.peers[0].ask("DELETE", f"/v1/parties/{party.id}")
+        assert answer.status_code == 204
+    (signed,) = await current.freeze()
+    assert numbers(signed.statement.members, size) == wanted
+    again = await single.peers[0].coordinate("POST", current.path("freeze"))
+    assert Signed[AcceptedSet].model_validate_json(again.content) == signed
 
 
 # --- the end -------------------------------------------------------------------------------------
 
 
-async def test_an_abort_says_whether_the_round_was_frozen_and_stays(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        lone = await federation.lone(2)
-        for frozen in (False, True):
-            current = await federation.open(query())
-            await contribute(current, *lone)
-            if frozen:
-                await current.freeze()
-            path, peer = current.path("abort"), federation.peers[0]
-            first = await peer.coordinate("POST", path, {"reason": "test"})
-            statement = await aborted(current, first.content)
-            assert statement.reason == "test"
-            assert statement.frozen is (Frozen.YES if frozen else Frozen.NEVER)
-            again = await peer.coordinate("POST", path, {"reason": "another"})
-            assert again.content == first.content
-            answer = await peer.coordinate("POST", current.path("freeze"))
-            if not frozen:
-                refused(answer, 410, "round_closed")
-                assert (answer.json()["included"], answer.json()["state"]) == (False, "aborted")
-        current = await federation.open(query())
+async def test_an_abort_says_whether_the_round_was_frozen_and_stays(single: Federation) -> None:
+    lone = await single.lone(2)
+    for frozen in (False, True):
+        current = await single.open(query())
         await contribute(current, *lone)
-        await current.release()
-        answer = await federation.peers[0].coordinate(
-            "POST", current.path("abort"), {"reason": "late"}
+        if frozen:
+            await current.freeze()
+        path, peer = current.path("abort"), single.peers[0]
+        first = await peer.coordinate("POST", path, {"reason": "test"})
+        statement = await aborted(current, first.content)
+        assert statement.reason == "test"
+        assert statement.frozen is (Frozen.YES if frozen else Frozen.NEVER)
+        again = await peer.coordinate("POST", path, {"reason": "another"})
+        assert again.content == first.content
+        answer = await peer.coordinate("POST", current.path("freeze"))
+        if not frozen:
+            refused(answer, 410, "round_closed")
+            assert (answer.json()["included"], answer.json()["state"]) == (False, "aborted")
+    current = await single.open(query())
+    await contribute(current, *lone)
+    await current.release()
+    answer = await single.peers[0].coordinate("POST", current.path("abort"), {"reason": "late"})
+    refused(answer, 409, "round_released")
+
+
+async def test_a_restored_store_vouches_for_no_round(single: Federation) -> None:
+    lone = await single.lone(2)
+    service = parts_of(single)
+    opened = [await single.open(query()) for _ in range(3)]
+    await contribute(opened[2], *lone)
+    await opened[2].release()
+    found = await state_machine.abort_unreleased(service.aggregator, service.intake, "restored")
+    assert found == 2
+    for current in opened[:2]:
+        answer = await single.peers[0].coordinate(
+            "POST", current.path("abort"), {"reason": "again"}
         )
-        refused(answer, 409, "round_released")
-
-
-async def test_a_restored_store_vouches_for_no_round(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        lone = await federation.lone(2)
-        service = parts_of(federation)
-        opened = [await federation.open(query()) for _ in range(3)]
-        await contribute(opened[2], *lone)
-        await opened[2].release()
-        found = await state_machine.abort_unreleased(service.aggregator, service.intake, "restored")
-        assert found == 2
-        for current in opened[:2]:
-            answer = await federation.peers[0].coordinate(
-                "POST", current.path("abort"), {"reason": "again"}
-            )
-            statement = await aborted(current, answer.content)
-            assert (statement.frozen, statement.reason) == (Frozen.MAYBE, "restored")
-        shown = await federation.peers[0].coordinate("GET", opened[2].path())
-        assert shown.json()["state"] == "released"
+        statement = await aborted(current, answer.content)
+        assert (statement.frozen, statement.reason) == (Frozen.MAYBE, "restored")
+    shown = await single.peers[0].coordinate("GET", opened[2].path())
+    assert shown.json()["state"] == "released"
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        one, two = await federation.lone(2)
-        current = await federation.open(query())
-        service = parts_of(federation)
+async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(single: Federation) -> None:
+    one, two = await single.lone(2)
+    current = await single.open(query())
+    service = parts_of(single)
 
-        async def described(accepted: int, wait_s: float) -> RoundProgress:
-            awaited = Awaited(accepted, wait_s)
-            return await state_machine.describe(
-                service.aggregator, service.intake, current.id, awaited
-            )
+    async def described(accepted: int, wait_s: float) -> RoundProgress:
+        awaited = Awaited(accepted, wait_s)
+        return await state_machine.describe(service.aggregator, service.intake, current.id, awaited)
 
-        with pytest.raises(FrozenInstanceError):
-            Awaited(0, 0).accepted = 1  # type: ignore[misc]
-        assert (await described(5, 0)).accepted == 0
-        waiting = asyncio.create_task(described(1, 250))
-        done, _ = await asyncio.wait([waiting], timeout=0.1)
-        assert not done
-        await contribute(current, one)
-        assert (await asyncio.wait_for(waiting, 60)).accepted == 1
-        assert (await asyncio.wait_for(described(1, 250), 60)).accepted == 1
-        assert (await asyncio.wait_for(described(0, 250), 60)).state == "open"
-        await contribute(current, two)
-        await current.freeze()
-        shown = await asyncio.wait_for(described(9, 250), 60)
-        assert (shown.state, shown.accepted, shown.contributions) == ("frozen", 2, [])
-        peer, path = federation.peers[0], current.path()
-        answer = await peer.coordinate("GET", f"{path}?wait_s=30")
-        assert answer.status_code == 200
-        refused(await peer.coordinate("GET", f"{path}?wait_s=30.5"), 422, "bad_parameter")
+    with pytest.raises(FrozenInstanceError):
+        Awaited(0, 0).accepted = 1  # type: ignore[misc]
+    assert (await described(5, 0)).accepted == 0
+    waiting = asyncio.create_task(described(1, 250))
+    done, _ = await asyncio.wait([waiting], timeout=0.1)
+    assert not done
+    await contribute(current, one)
+    assert (await asyncio.wait_for(waiting, 60)).accepted == 1
+    assert (await asyncio.wait_for(described(1, 250), 60)).accepted == 1
+    assert (await asyncio.wait_for(described(0, 250), 60)).state == "open"
+    await contribute(current, two)
+    await current.freeze()
+    shown = await asyncio.wait_for(described(9, 250), 60)
+    assert (shown.state, shown.accepted, shown.contributions) == ("frozen", 2, [])
+    peer, path = single.peers[0], current.path()
+    answer = await peer.coordinate("GET", f"{path}?wait_s=30")
+    assert answer.status_code == 200
+    refused(await peer.coordinate("GET", f"{path}?wait_s=30.5"), 422, "bad_parameter")
 
 
 # --- the sweep -----------------------------------------------------------------------------------

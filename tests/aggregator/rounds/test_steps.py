@@ -22,7 +22,6 @@ from tacit.protocol.round.messages import (
     Steps,
 )
 from tacit.protocol.round.opening import open_sum
-from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Federation, Peer, Round, manifest_request, query
 
 NOBODY = "019a0c2e-8f00-7000-8000-000000000001"
@@ -50,77 +49,71 @@ async def opened(federation: Federation, count: int) -> list[Round]:
     return rounds
 
 
-async def test_many_rounds_from_opening_to_sum(alliance: Alliance) -> None:
+async def test_many_rounds_from_opening_to_sum(pair: Federation) -> None:
     """Every aggregator gets one request for each phase, and all sums come out."""
-    async with alliance(2) as federation:
-        host = await federation.host("gateway", 70)
-        rounds = await opened(federation, 5)
-        values = [np.full((70, 1), number, np.int64) for number in range(5)]
-        for current, ours in zip(rounds, values, strict=True):
-            await current.contribute(host, ours)
-        frozen = [
-            await asked(
-                peer,
-                *(step(StepName.FREEZE, each, FreezeRequest(accepted=70)) for each in rounds),
-            )
-            for peer in federation.peers
-        ]
-        manifests, accepted = [], []
-        for place, current in enumerate(rounds):
-            own = [Signed[AcceptedSet].model_validate_json(some[place].body) for some in frozen]
-            accepted.append(own)
-            manifests.append(manifest_of(current.descriptor, own, SALT))
-        committed = [
-            await asked(
-                peer,
-                *(
-                    step(StepName.COMMIT, each, manifest_request(one, own))
-                    for each, one, own in zip(rounds, manifests, accepted, strict=True)
-                ),
-            )
-            for peer in federation.peers
-        ]
-        for place, current in enumerate(rounds):
-            sealed = [
-                Signed[Commitment].model_validate_json(some[place].body) for some in committed
-            ]
-            request = RevealRequest(commitments=tuple(sealed))
-            answers = [
-                (await asked(peer, step(StepName.REVEAL, current, request)))[0]
-                for peer in federation.peers
-            ]
-            reveals = [Reveal.model_validate_json(item.body) for item in answers]
-            manifest = manifests[place]
-            digest = manifest_hash(manifest)
-            total = open_sum(current.descriptor, digest, manifest.quorum, sealed, reveals)
-            assert total.tolist() == [70 * place]
-
-
-async def test_one_bad_step_spoils_no_other(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 3)
-        good, early = await opened(federation, 2)
-        await good.contribute(host, np.ones((3, 1), np.int64))
-        found = await asked(
-            federation.peers[0],
-            Step(name=StepName.FREEZE, round=NOBODY),
-            step(StepName.FREEZE, good, FreezeRequest(accepted=3)),
-            step(StepName.FREEZE, early, FreezeRequest(accepted=3)),
-            Step(name=StepName.COMMIT, round=early.id, body="{}"),
-            Step(name=StepName.REVEAL, round=early.id, body="nonsense"),
-            Step(name=StepName.OPEN, round=NOBODY, body='{"statement": 1}'),
+    host = await pair.host("gateway", 70)
+    rounds = await opened(pair, 5)
+    values = [np.full((70, 1), number, np.int64) for number in range(5)]
+    for current, ours in zip(rounds, values, strict=True):
+        await current.contribute(host, ours)
+    frozen = [
+        await asked(
+            peer,
+            *(step(StepName.FREEZE, each, FreezeRequest(accepted=70)) for each in rounds),
         )
-        assert [item.status for item in found] == [404, 200, 202, 422, 400, 422]
-        problems = [httpx.Response(200, text=found[place].body).json() for place in (0, 3, 4, 5)]
-        assert [item["title"] != "" for item in problems] == [True] * 4
-        assert httpx.Response(200, text=found[2].body).json() == {"accepted": 0}
-        shown = await federation.peers[0].coordinate("GET", early.path())
-        assert shown.json()["state"] == "open"
+        for peer in pair.peers
+    ]
+    manifests, accepted = [], []
+    for place, current in enumerate(rounds):
+        own = [Signed[AcceptedSet].model_validate_json(some[place].body) for some in frozen]
+        accepted.append(own)
+        manifests.append(manifest_of(current.descriptor, own, SALT))
+    committed = [
+        await asked(
+            peer,
+            *(
+                step(StepName.COMMIT, each, manifest_request(one, own))
+                for each, one, own in zip(rounds, manifests, accepted, strict=True)
+            ),
+        )
+        for peer in pair.peers
+    ]
+    for place, current in enumerate(rounds):
+        sealed = [Signed[Commitment].model_validate_json(some[place].body) for some in committed]
+        request = RevealRequest(commitments=tuple(sealed))
+        answers = [
+            (await asked(peer, step(StepName.REVEAL, current, request)))[0] for peer in pair.peers
+        ]
+        reveals = [Reveal.model_validate_json(item.body) for item in answers]
+        manifest = manifests[place]
+        digest = manifest_hash(manifest)
+        total = open_sum(current.descriptor, digest, manifest.quorum, sealed, reveals)
+        assert total.tolist() == [70 * place]
 
 
-async def test_only_the_coordinator_asks(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 3)
-        body = {"steps": [{"name": "freeze", "round": NOBODY}]}
-        answer = await federation.peers[0].ask("POST", "/v1/rounds/steps", body, host.tokens[0])
-        assert answer.status_code == 403
+async def test_one_bad_step_spoils_no_other(single: Federation) -> None:
+    host = await single.host("gateway", 3)
+    good, early = await opened(single, 2)
+    await good.contribute(host, np.ones((3, 1), np.int64))
+    found = await asked(
+        single.peers[0],
+        Step(name=StepName.FREEZE, round=NOBODY),
+        step(StepName.FREEZE, good, FreezeRequest(accepted=3)),
+        step(StepName.FREEZE, early, FreezeRequest(accepted=3)),
+        Step(name=StepName.COMMIT, round=early.id, body="{}"),
+        Step(name=StepName.REVEAL, round=early.id, body="nonsense"),
+        Step(name=StepName.OPEN, round=NOBODY, body='{"statement": 1}'),
+    )
+    assert [item.status for item in found] == [404, 200, 202, 422, 400, 422]
+    problems = [httpx.Response(200, text=found[place].body).json() for place in (0, 3, 4, 5)]
+    assert [item["title"] != "" for item in problems] == [True] * 4
+    assert httpx.Response(200, text=found[2].body).json() == {"accepted": 0}
+    shown = await single.peers[0].coordinate("GET", early.path())
+    assert shown.json()["state"] == "open"
+
+
+async def test_only_the_coordinator_asks(single: Federation) -> None:
+    host = await single.host("gateway", 3)
+    body = {"steps": [{"name": "freeze", "round": NOBODY}]}
+    answer = await single.peers[0].ask("POST", "/v1/rounds/steps", body, host.tokens[0])
+    assert answer.status_code == 403

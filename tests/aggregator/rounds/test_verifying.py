@@ -24,7 +24,6 @@ from tacit.protocol.round.messages import (
 )
 from tacit.protocol.round.state import RoundState
 from tacit.wire import encode_binary
-from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Sender, manifest_request
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
@@ -49,14 +48,13 @@ async def filled(
     return current, lone
 
 
-async def test_a_liar_is_named_alike_by_all(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        current, _ = await filled(federation, 6, 1, aggregators=3)
-        accepted, verdicts = await current.verdicts()
-        reasons = [item.statement.reasons for item in verdicts]
-        assert reasons == [{ProofReason.PROOF: b"\x20"}] * 3
-        total, manifest = await current.opened(accepted, verdicts)
-        assert (total.tolist(), manifest.count) == ([5], 5)
+async def test_a_liar_is_named_alike_by_all(trio: Federation) -> None:
+    current, _ = await filled(trio, 6, 1, aggregators=3)
+    accepted, verdicts = await current.verdicts()
+    reasons = [item.statement.reasons for item in verdicts]
+    assert reasons == [{ProofReason.PROOF: b"\x20"}] * 3
+    total, manifest = await current.opened(accepted, verdicts)
+    assert (total.tolist(), manifest.count) == ([5], 5)
 
 
 @pytest.mark.usefixtures("database_url")

@@ -240,7 +240,6 @@ async def test_hostile_words_are_text(site: OpenSite) -> None:
             assert html.escape(text) in found.text
 
 
-async def test_without_the_setting_there_is_no_console(site: OpenSite) -> None:
-    async with site() as s:
-        for path in ("/console", "/console/login", "/v1/console/codes"):
-            assert (await s.client.get(path)).status_code == 404
+async def test_without_the_setting_there_is_no_console(s: Site) -> None:
+    for path in ("/console", "/console/login", "/v1/console/codes"):
+        assert (await s.client.get(path)).status_code == 404

@@ -13,7 +13,7 @@ import pytest
 from cli.meter_file import MeterFile
 from curator.errors import BadImport
 from curator.files.encoding import Decoder, encoding_named
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import LONG, upload
 from tests.curator.stored import rows
 
@@ -44,17 +44,14 @@ def independent_sum(body: bytes, encoding: str) -> Decimal:
         (TEXT.encode("utf-16-le"), "&encoding=utf-16-le", "utf-16-le"),
     ],
 )
-async def test_a_file_of_an_encoding(
-    site: OpenSite, body: bytes, parameter: str, codec: str
-) -> None:
-    async with site() as s:
-        await s.enrol("g-1")
-        found = await upload(s, LONG + parameter, body)
-        assert (found["accepted"], found["rejected"]) == (9, 0)
-        stored = await rows(s)
-        assert {device for device, *_ in stored} == {"Zähler 0", "Zähler 1"}
-        total = sum(quantity for *_, quantity in stored)
-        assert Decimal(total) / 10**12 == independent_sum(body, codec)
+async def test_a_file_of_an_encoding(s: Site, body: bytes, parameter: str, codec: str) -> None:
+    await s.enrol("g-1")
+    found = await upload(s, LONG + parameter, body)
+    assert (found["accepted"], found["rejected"]) == (9, 0)
+    stored = await rows(s)
+    assert {device for device, *_ in stored} == {"Zähler 0", "Zähler 1"}
+    total = sum(quantity for *_, quantity in stored)
+    assert Decimal(total) / 10**12 == independent_sum(body, codec)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +66,13 @@ async def test_a_file_of_an_encoding(
     ],
 )
 async def test_what_is_not_of_its_encoding_stores_nothing(
-    site: OpenSite, body: bytes, parameter: str, pointer: str, detail: str
+    s: Site, body: bytes, parameter: str, pointer: str, detail: str
 ) -> None:
-    async with site() as s:
-        await s.enrol("g-1")
-        found = await upload(s, LONG + parameter, body, 422)
-        assert [each["pointer"] for each in found["errors"]] == [pointer]
-        assert detail in str(found)
-        assert await rows(s) == []
+    await s.enrol("g-1")
+    found = await upload(s, LONG + parameter, body, 422)
+    assert [each["pointer"] for each in found["errors"]] == [pointer]
+    assert detail in str(found)
+    assert await rows(s) == []
 
 
 def test_pieces_of_a_byte() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadItem
 from curator.files.units_and_local_time import LocalTimes, Twice, moments
-from tests.curator.conftest import OpenSite, Site
+from tests.curator.conftest import Site
 from tests.curator.stored import rows
 
 ZURICH = ZoneInfo("Europe/Zurich")
@@ -152,53 +152,50 @@ def table(stamps: list[str], meters: tuple[str, ...] = ("house",)) -> str:
     ("begin", "hours", "minutes", "end"), [(SPRING, 23, 60, False), (AUTUMN, 25, 15, True)]
 )
 async def test_days_on_which_the_clocks_change(
-    site: OpenSite, begin: datetime, hours: int, minutes: int, end: bool
+    s: Site, begin: datetime, hours: int, minutes: int, end: bool
 ) -> None:
     begins, stamps = day(begin, hours, minutes, end)
-    async with site() as s:
-        await s.enrol("gw", ["a", "b"])
-        how = {"ambiguous": "order", "stamp": "end" if end else "start", "step_s": minutes * 60}
-        found = await upload(s, table(stamps, ("a", "b")), **how)
-        assert (found["accepted"], found["rejected"]) == (2 * len(begins), 0)
-        stored = await rows(s)
-        for meter in ("a", "b"):
-            assert [(t, q) for m, t, q in stored if m == meter] == [
-                (moment, n * 10**9) for n, moment in enumerate(begins)
-            ]
-        again = await upload(s, table(stamps, ("a", "b")), **how)
-        assert (again["accepted"], again["duplicates"]) == (0, 2 * len(begins))
+    await s.enrol("gw", ["a", "b"])
+    how = {"ambiguous": "order", "stamp": "end" if end else "start", "step_s": minutes * 60}
+    found = await upload(s, table(stamps, ("a", "b")), **how)
+    assert (found["accepted"], found["rejected"]) == (2 * len(begins), 0)
+    stored = await rows(s)
+    for meter in ("a", "b"):
+        assert [(t, q) for m, t, q in stored if m == meter] == [
+            (moment, n * 10**9) for n, moment in enumerate(begins)
+        ]
+    again = await upload(s, table(stamps, ("a", "b")), **how)
+    assert (again["accepted"], again["duplicates"]) == (0, 2 * len(begins))
 
 
 async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(
-    site: OpenSite,
+    s: Site,
 ) -> None:
     _, stamps = day(AUTUMN, 25, 15, end=False)
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, table(stamps))
-        assert (found["accepted"], found["rejected"]) == (92, 8)
-        assert [error["line"] for error in found["errors"]] == list(range(10, 18))
-        assert {error["column"] for error in found["errors"]} == {2}
-        assert "occurs twice" in found["errors"][0]["detail"]
-        first = await upload(s, table(stamps), ambiguous="earlier")
-        assert (first["accepted"], first["conflicts"], first["duplicates"]) == (4, 4, 92)
+    await s.enrol("house")
+    found = await upload(s, table(stamps))
+    assert (found["accepted"], found["rejected"]) == (92, 8)
+    assert [error["line"] for error in found["errors"]] == list(range(10, 18))
+    assert {error["column"] for error in found["errors"]} == {2}
+    assert "occurs twice" in found["errors"][0]["detail"]
+    first = await upload(s, table(stamps), ambiguous="earlier")
+    assert (first["accepted"], first["conflicts"], first["duplicates"]) == (4, 4, 92)
 
 
-async def test_the_hour_that_is_left_out_is_refused(site: OpenSite) -> None:
+async def test_the_hour_that_is_left_out_is_refused(s: Site) -> None:
     stamps = [f"31.03.2024 0{h}:{m:02d}" for h in (1, 2, 3) for m in (0, 30)]
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, table(stamps))
-        assert (found["accepted"], found["rejected"]) == (4, 2)
-        assert [error["line"] for error in found["errors"]] == [4, 5]
-        assert "skip" in found["errors"][0]["detail"]
-        ends = await upload(s, table(["31.03.2024 02:00"]), stamp="end", step_s=900)
-        assert ends["rejected"] == 0
-        moments_ = [moment for _, moment, _ in await rows(s)]
-        assert datetime(2024, 3, 31, 0, 45, tzinfo=UTC) in moments_
+    await s.enrol("house")
+    found = await upload(s, table(stamps))
+    assert (found["accepted"], found["rejected"]) == (4, 2)
+    assert [error["line"] for error in found["errors"]] == [4, 5]
+    assert "skip" in found["errors"][0]["detail"]
+    ends = await upload(s, table(["31.03.2024 02:00"]), stamp="end", step_s=900)
+    assert ends["rejected"] == 0
+    moments_ = [moment for _, moment, _ in await rows(s)]
+    assert datetime(2024, 3, 31, 0, 45, tzinfo=UTC) in moments_
 
 
-async def test_a_file_as_it_is_exported(site: OpenSite) -> None:
+async def test_a_file_as_it_is_exported(s: Site) -> None:
     """Lines above the header, date and time apart, quotes, a meter beside its owner."""
     text = (
         "\ufeffLastgang;;\n\n"
@@ -218,23 +215,22 @@ async def test_a_file_as_it_is_exported(site: OpenSite) -> None:
         "value_column": "Wert",
         "ambiguous": "order",
     }
-    async with site() as s:
-        await s.enrol("gw", ["house", "other"])
-        found = await upload(s, text, **how)
-        assert (found["accepted"], found["rejected"]) == (2, 3)
-        places = {(e["line"], e["column"], e["detail"]) for e in found["errors"]}
-        assert places == {
-            (6, 4, "the value is not a decimal number"),
-            (7, 2, "the time is not of the form in time_format"),
-            (8, 2, "the time lies in the future"),
-        }
-        assert await rows(s) == [
-            ("CH-1", datetime(2024, 10, 27, 0, tzinfo=UTC), 1500 * 10**9),
-            ("CH-1", datetime(2024, 10, 27, 1, tzinfo=UTC), 2500 * 10**9),
-        ]
+    await s.enrol("gw", ["house", "other"])
+    found = await upload(s, text, **how)
+    assert (found["accepted"], found["rejected"]) == (2, 3)
+    places = {(e["line"], e["column"], e["detail"]) for e in found["errors"]}
+    assert places == {
+        (6, 4, "the value is not a decimal number"),
+        (7, 2, "the time is not of the form in time_format"),
+        (8, 2, "the time lies in the future"),
+    }
+    assert await rows(s) == [
+        ("CH-1", datetime(2024, 10, 27, 0, tzinfo=UTC), 1500 * 10**9),
+        ("CH-1", datetime(2024, 10, 27, 1, tzinfo=UTC), 2500 * 10**9),
+    ]
 
 
-async def test_offsets_in_the_stamps_go_before_the_zone(site: OpenSite) -> None:
+async def test_offsets_in_the_stamps_go_before_the_zone(s: Site) -> None:
     text = "time,value\n2024-10-27T02:30:00+01:00,1\n2024-10-27 04:30,2\n1729990800000,3\n"
     how = {
         "curator_column": None,
@@ -244,14 +240,13 @@ async def test_offsets_in_the_stamps_go_before_the_zone(site: OpenSite) -> None:
         "time_column": "time",
         "value_column": "value",
     }
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, text, **how)
-        assert (found["accepted"], found["rejected"]) == (3, 0)
-        assert [moment.hour for _, moment, _ in await rows(s)] == [1, 1, 3]
+    await s.enrol("house")
+    found = await upload(s, text, **how)
+    assert (found["accepted"], found["rejected"]) == (3, 0)
+    assert [moment.hour for _, moment, _ in await rows(s)] == [1, 1, 3]
 
 
-async def test_counters_come_as_files(site: OpenSite) -> None:
+async def test_counters_come_as_files(s: Site) -> None:
     text = "time,value\n2025-12-31T12:00:00Z,999.5\n2025-12-31T12:15:00Z,0.25\nx,1\n"
     text += "2025-12-31T12:30:00Z,-4\n2025-12-31T12:00:00Z,998\n2025-12-31T12:15:00Z,0.25\n"
     how = {
@@ -265,26 +260,24 @@ async def test_counters_come_as_files(site: OpenSite) -> None:
         "kind": "total_increasing",
         "rollover": "1000",
     }
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, text, **how)
-        assert (found["accepted"], found["duplicates"], found["conflicts"]) == (2, 1, 1)
-        assert [(e["line"], e["column"]) for e in found["errors"]] == [(4, 1), (5, 2)]
-        assert [(q) for _, _, q in await rows(s)] == [750 * 10**9]
+    await s.enrol("house")
+    found = await upload(s, text, **how)
+    assert (found["accepted"], found["duplicates"], found["conflicts"]) == (2, 1, 1)
+    assert [(e["line"], e["column"]) for e in found["errors"]] == [(4, 1), (5, 2)]
+    assert [(q) for _, _, q in await rows(s)] == [750 * 10**9]
 
 
-async def test_a_wide_file_may_begin_at_a_local_time(site: OpenSite) -> None:
+async def test_a_wide_file_may_begin_at_a_local_time(s: Site) -> None:
     text = "meter;" + ";".join(f"q{n}" for n in range(100)) + "\nhouse" + ";0,5" * 100 + "\n"
     how = {"layout": "wide", "step_s": 900, "start": "2024-10-27T00:00"}
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, text, **how)
-        assert found["accepted"] == 100
-        times = [moment for _, moment, _ in await rows(s)]
-        assert times[0] == AUTUMN
-        assert times[-1] == datetime(2024, 10, 27, 22, 45, tzinfo=UTC)
-        again = await upload(s, text, **{**how, "stamp": "end", "start": "2024-10-27T00:15"})
-        assert again["duplicates"] == 100
+    await s.enrol("house")
+    found = await upload(s, text, **how)
+    assert found["accepted"] == 100
+    times = [moment for _, moment, _ in await rows(s)]
+    assert times[0] == AUTUMN
+    assert times[-1] == datetime(2024, 10, 27, 22, 45, tzinfo=UTC)
+    again = await upload(s, text, **{**how, "stamp": "end", "start": "2024-10-27T00:15"})
+    assert again["duplicates"] == 100
 
 
 NONSENSE: list[tuple[dict[str, Any], str]] = [
@@ -310,9 +303,8 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_a_map_that_makes_no_sense(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        for changes, words in NONSENSE:
-            found = await upload(s, table(["01.10.2024 12:00"]), 422, **changes)
-            assert words in str(found)
+async def test_a_map_that_makes_no_sense(s: Site) -> None:
+    await s.enrol("house")
+    for changes, words in NONSENSE:
+        found = await upload(s, table(["01.10.2024 12:00"]), 422, **changes)
+        assert words in str(found)

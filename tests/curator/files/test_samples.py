@@ -23,7 +23,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from curator.files import metered, storing
 from curator.files.tables import csv_import
-from tests.curator.conftest import OpenSite, Site
+from tests.curator.conftest import Site
 from tests.curator.files.devices.test_dsmr import crc16
 from tests.curator.files.devices.test_iec62056 import checked
 from tests.curator.files.market.green_button_files import FeedFile, Meter
@@ -340,19 +340,16 @@ async def taken(s: Site, folder: Path, sample: Sample, body: bytes, status: int)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-async def test_a_sample_sums_to_what_a_script_sums(
-    site: OpenSite, tmp_path: Path, name: str
-) -> None:
+async def test_a_sample_sums_to_what_a_script_sums(s: Site, tmp_path: Path, name: str) -> None:
     sample = SAMPLES[name]
-    async with site() as s:
-        await s.enrol("house")
-        found = await taken(s, tmp_path, sample, sample.body, 200)
-        assert (found["duplicates"] > 0) == (name == "nem13")  # of two records the same total
-        assert found["conflicts"] == 0, found
-        assert (found["rejected"] > 0) == (name in ("nem12", "mscons")), found["errors"]
-        expected = sample.script(sample.body.decode("latin-1"))
-        assert sum(q for *_, q in await rows(s)) == expected * 10**12
-        assert expected > 0
+    await s.enrol("house")
+    found = await taken(s, tmp_path, sample, sample.body, 200)
+    assert (found["duplicates"] > 0) == (name == "nem13")  # of two records the same total
+    assert found["conflicts"] == 0, found
+    assert (found["rejected"] > 0) == (name in ("nem12", "mscons")), found["errors"]
+    expected = sample.script(sample.body.decode("latin-1"))
+    assert sum(q for *_, q in await rows(s)) == expected * 10**12
+    assert expected > 0
 
 
 @pytest.fixture
@@ -367,29 +364,28 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_lots")
 async def test_nothing_is_stored_of_a_sample_that_is_damaged_at_its_end(
-    site: OpenSite, tmp_path: Path
+    s: Site, tmp_path: Path
 ) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        for name, sample in SAMPLES.items():
-            packed = gzip.compress(sample.body, mtime=0)
-            damaged = [packed[:-9], packed[:-6] + b"\0" + packed[-5:]]
-            if sample.ends:
-                whole = sample.body.rstrip()
-                damaged += [whole[: len(whole) // 2 + 9], whole[:-2]]
-            if name.startswith("csv"):
-                damaged.append(sample.body + b'"2025-11-04T00:00:00Z,1\n')
-            for body in damaged:
-                try:
-                    answer = await taken(s, tmp_path, sample, body, 422)
-                except ValueError as error:  # the command sees it before it sends anything
-                    assert "the compressed file is damaged" in str(error)  # noqa: PT017
-                    answer = await upload(s, urlencode(tomllib.loads(sample.mapping)), body, 422)
-                assert answer["import"]["accepted"] == 0, (name, answer)
-            async with part_of(s.app, Database).reading() as transaction:
-                for table in ("reading", "counter", "device", "newest_reading"):
-                    count = await transaction.execute(text(f"SELECT count(*) FROM {table}"))
-                    assert count.scalar_one() == 0, (name, table)
-        for name in ("csv_long", "senml_json"):  # the control: whole, in the same small lots
-            found = await taken(s, tmp_path, SAMPLES[name], SAMPLES[name].body, 200)
-            assert found["accepted"] >= 96
+    await s.enrol("house")
+    for name, sample in SAMPLES.items():
+        packed = gzip.compress(sample.body, mtime=0)
+        damaged = [packed[:-9], packed[:-6] + b"\0" + packed[-5:]]
+        if sample.ends:
+            whole = sample.body.rstrip()
+            damaged += [whole[: len(whole) // 2 + 9], whole[:-2]]
+        if name.startswith("csv"):
+            damaged.append(sample.body + b'"2025-11-04T00:00:00Z,1\n')
+        for body in damaged:
+            try:
+                answer = await taken(s, tmp_path, sample, body, 422)
+            except ValueError as error:  # the command sees it before it sends anything
+                assert "the compressed file is damaged" in str(error)  # noqa: PT017
+                answer = await upload(s, urlencode(tomllib.loads(sample.mapping)), body, 422)
+            assert answer["import"]["accepted"] == 0, (name, answer)
+        async with part_of(s.app, Database).reading() as transaction:
+            for table in ("reading", "counter", "device", "newest_reading"):
+                count = await transaction.execute(text(f"SELECT count(*) FROM {table}"))
+                assert count.scalar_one() == 0, (name, table)
+    for name in ("csv_long", "senml_json"):  # the control: whole, in the same small lots
+        found = await taken(s, tmp_path, SAMPLES[name], SAMPLES[name].body, 200)
+        assert found["accepted"] >= 96

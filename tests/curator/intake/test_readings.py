@@ -190,179 +190,172 @@ def test_one_bad_field_is_one_error(text: str, pointer: str) -> None:
     assert not caught.value.extra
 
 
-async def test_all_bad_fields_are_in_the_answer(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        answer = await s.request(
-            "POST", "/v1/readings", {"time": GOOD["time"], "value": "x", "unit": "kwh"}
-        )
-        (item,) = answer["items"]
-        assert item["problem"] == {
-            "name": "bad_reading",
-            "pointer": "/unit",
-            "detail": "kwh is no unit: kWh?",
-            "errors": [
-                {"pointer": "/unit", "detail": "kwh is no unit: kWh?"},
-                {"pointer": "/value", "detail": "is not a decimal number"},
-            ],
-        }
+async def test_all_bad_fields_are_in_the_answer(s: Site) -> None:
+    await s.enrol("house")
+    answer = await s.request(
+        "POST", "/v1/readings", {"time": GOOD["time"], "value": "x", "unit": "kwh"}
+    )
+    (item,) = answer["items"]
+    assert item["problem"] == {
+        "name": "bad_reading",
+        "pointer": "/unit",
+        "detail": "kwh is no unit: kWh?",
+        "errors": [
+            {"pointer": "/unit", "detail": "kwh is no unit: kWh?"},
+            {"pointer": "/value", "detail": "is not a decimal number"},
+        ],
+    }
 
 
-async def test_the_state_of_the_grid_and_a_register_of_ones_own(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        sent = [
-            {"register": "32.7.0", "value": "231.4", "unit": "V"},
-            {"register": "1-0:14.7.0", "value": "49980", "unit": "mHz"},
-            {"register": "1-0:3.8.0", "value": "1.5", "unit": "kvarh"},
-            {"register": "temperature:attic", "value": "-3.5", "unit": "Cel"},
-            {"register": "voltage:feeder-7", "value": "1", "unit": "kWh"},
-            {"register": "1-0:31.7.0", "value": "1", "unit": "A", "kind": "delta"},
-            {"register": "temperature:attic", "value": "60", "unit": "°F"},
-        ]
-        answer = await s.request(
-            "POST", "/v1/readings", [{"time": GOOD["time"], **each} for each in sent]
-        )
-        problems = [item.get("problem", {}).get("detail") for item in answer["items"]]
-        assert problems == [
-            *[None] * 4,
-            "voltage:feeder-7 is a register of voltage (V, mV, kV); kWh is a unit of energy",
-            "1-0:31.7.0 takes readings of kind instant, not delta",
-            "is a scale with another zero: convert temperatures to Cel",
-        ]
+async def test_the_state_of_the_grid_and_a_register_of_ones_own(s: Site) -> None:
+    await s.enrol("house")
+    sent = [
+        {"register": "32.7.0", "value": "231.4", "unit": "V"},
+        {"register": "1-0:14.7.0", "value": "49980", "unit": "mHz"},
+        {"register": "1-0:3.8.0", "value": "1.5", "unit": "kvarh"},
+        {"register": "temperature:attic", "value": "-3.5", "unit": "Cel"},
+        {"register": "voltage:feeder-7", "value": "1", "unit": "kWh"},
+        {"register": "1-0:31.7.0", "value": "1", "unit": "A", "kind": "delta"},
+        {"register": "temperature:attic", "value": "60", "unit": "°F"},
+    ]
+    answer = await s.request(
+        "POST", "/v1/readings", [{"time": GOOD["time"], **each} for each in sent]
+    )
+    problems = [item.get("problem", {}).get("detail") for item in answer["items"]]
+    assert problems == [
+        *[None] * 4,
+        "voltage:feeder-7 is a register of voltage (V, mV, kV); kWh is a unit of energy",
+        "1-0:31.7.0 takes readings of kind instant, not delta",
+        "is a scale with another zero: convert temperatures to Cel",
+    ]
 
 
-async def test_a_query_of_the_grids_state(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("host", ["a", "b"])
-        sent = [
-            {"curator": "a", "value": "231.4", "unit": "V"},
-            {"curator": "b", "value": "0.2296", "unit": "kV"},
-        ]
-        state = {"time": GOOD["time"], "register": "1-0:32.7.0"}
-        await s.request("POST", "/v1/readings", [{**state, **each} for each in sent])
-        asked = {"register": "1-0:32.7.0", "unit": "V", "bounds": ["200", "260"]}
-        descriptor = s.open(query(PLAIN, **asked, resolution="0.1", function="mean"))
-        await s.take_part()
-        assert world.result(descriptor)["mean"] == "230.5"
+async def test_a_query_of_the_grids_state(s: Site, world: FakeWorld) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("host", ["a", "b"])
+    sent = [
+        {"curator": "a", "value": "231.4", "unit": "V"},
+        {"curator": "b", "value": "0.2296", "unit": "kV"},
+    ]
+    state = {"time": GOOD["time"], "register": "1-0:32.7.0"}
+    await s.request("POST", "/v1/readings", [{**state, **each} for each in sent])
+    asked = {"register": "1-0:32.7.0", "unit": "V", "bounds": ["200", "260"]}
+    descriptor = s.open(query(PLAIN, **asked, resolution="0.1", function="mean"))
+    await s.take_part()
+    assert world.result(descriptor)["mean"] == "230.5"
 
 
-async def test_a_bad_body_is_a_problem(site: OpenSite) -> None:
+async def test_a_bad_body_is_a_problem(s: Site) -> None:
     json_form = "application/json"
-    async with site() as s:
-        for form, body, expected in (
-            (json_form, b"{", 400),
-            (json_form, b"", 400),
-            (json_form, b"[]", 400),
-            (json_form, b"[" * 100_000, 400),
-            (json_form, b"\xff", 400),
-            ("text/plain", b"{}", 415),
-            (json_form, b"[" + b"{}," * 50_000 + b"{}]", 422),
-        ):
-            headers = {"Content-Type": form}
-            answer = await s.client.post("/v1/readings", content=body, headers=headers)
-            assert answer.status_code == expected
-            assert answer.headers["content-type"] == "application/problem+json"
+    for form, body, expected in (
+        (json_form, b"{", 400),
+        (json_form, b"", 400),
+        (json_form, b"[]", 400),
+        (json_form, b"[" * 100_000, 400),
+        (json_form, b"\xff", 400),
+        ("text/plain", b"{}", 415),
+        (json_form, b"[" + b"{}," * 50_000 + b"{}]", 422),
+    ):
+        headers = {"Content-Type": form}
+        answer = await s.client.post("/v1/readings", content=body, headers=headers)
+        assert answer.status_code == expected
+        assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_the_same_again_is_a_duplicate_and_another_value_a_conflict(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        assert status(await s.send(GOOD)) == ["accepted"]
-        again = [
-            GOOD,
-            {**GOOD, "value": 1500, "unit": "Wh"},
-            {**GOOD, "time": 1767182400000},
-            {**GOOD, "value": "1.6"},
-            {**GOOD, "device": "other", "value": "1.6"},
-            {**GOOD, "device": "other", "value": "1.6"},
-            {**GOOD, "register": "1-0:2.8.0"},
-            {**GOOD, "register": "energy_export"},
-            {**GOOD, "value": "1.7", "correction": True},
-            {**GOOD, "value": "1.7"},
-        ]
-        answers = await s.send(again)
-        assert status(answers) == [
-            "duplicate",
-            "duplicate",
-            "duplicate",
-            "conflict",
-            "accepted",
-            "duplicate",
-            "accepted",
-            "duplicate",
-            "accepted",
-            "conflict",
-        ]
-        assert status(await s.send({**GOOD, "value": "1.7"})) == ["duplicate"]
+async def test_the_same_again_is_a_duplicate_and_another_value_a_conflict(s: Site) -> None:
+    await s.enrol("house")
+    assert status(await s.send(GOOD)) == ["accepted"]
+    again = [
+        GOOD,
+        {**GOOD, "value": 1500, "unit": "Wh"},
+        {**GOOD, "time": 1767182400000},
+        {**GOOD, "value": "1.6"},
+        {**GOOD, "device": "other", "value": "1.6"},
+        {**GOOD, "device": "other", "value": "1.6"},
+        {**GOOD, "register": "1-0:2.8.0"},
+        {**GOOD, "register": "energy_export"},
+        {**GOOD, "value": "1.7", "correction": True},
+        {**GOOD, "value": "1.7"},
+    ]
+    answers = await s.send(again)
+    assert status(answers) == [
+        "duplicate",
+        "duplicate",
+        "duplicate",
+        "conflict",
+        "accepted",
+        "duplicate",
+        "accepted",
+        "duplicate",
+        "accepted",
+        "conflict",
+    ]
+    assert status(await s.send({**GOOD, "value": "1.7"})) == ["duplicate"]
 
 
-async def test_counters_are_differenced_in_any_order(site: OpenSite, world: FakeWorld) -> None:
+async def test_counters_are_differenced_in_any_order(s: Site, world: FakeWorld) -> None:
     def total(minute: int, value: str, **fields: Any) -> dict[str, Any]:
         time = f"2025-12-31T12:{minute:02d}:00Z"
         return {**GOOD, "time": time, "value": value, "kind": "total_increasing", **fields}
 
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("house")
-        sent = [
-            total(45, "0.5"),  # a new meter
-            total(0, "99998.5"),
-            total(30, "1.5", rollover="100000"),
-            total(15, "99999.5", rollover="100000"),
-            total(15, "99999.5"),
-            total(15, "99999"),
-            total(59, "1"),
-        ]
-        assert [*status(await s.send(sent[:2])), *status(await s.send(sent[2:]))] == [
-            *["accepted"] * 4,
-            "duplicate",
-            "conflict",
-            "accepted",
-        ]
-        descriptor = s.open(query(PLAIN))
-        await s.take_part()
-        # 1 until 12:15, 2 until 12:30, 0.5 on the new meter until 12:45, 0.5 until 12:59
-        assert world.result(descriptor) == {"sum": "4"}
+    await s.policy(**OPEN)
+    await s.enrol("house")
+    sent = [
+        total(45, "0.5"),  # a new meter
+        total(0, "99998.5"),
+        total(30, "1.5", rollover="100000"),
+        total(15, "99999.5", rollover="100000"),
+        total(15, "99999.5"),
+        total(15, "99999"),
+        total(59, "1"),
+    ]
+    assert [*status(await s.send(sent[:2])), *status(await s.send(sent[2:]))] == [
+        *["accepted"] * 4,
+        "duplicate",
+        "conflict",
+        "accepted",
+    ]
+    descriptor = s.open(query(PLAIN))
+    await s.take_part()
+    # 1 until 12:15, 2 until 12:30, 0.5 on the new meter until 12:45, 0.5 until 12:59
+    assert world.result(descriptor) == {"sum": "4"}
 
 
-async def test_tokens_send_for_their_own_curator(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["a", "b"])
+async def test_tokens_send_for_their_own_curator(s: Site) -> None:
+    await s.enrol("gw", ["a", "b"])
 
-        async def token(**body: Any) -> dict[str, str]:
-            made = await s.request("POST", "/v1/tokens", body, 201)
-            return {"Authorization": f"Bearer {made['token']}"}
+    async def token(**body: Any) -> dict[str, str]:
+        made = await s.request("POST", "/v1/tokens", body, 201)
+        return {"Authorization": f"Bearer {made['token']}"}
 
-        device = await token(scope="device", subject="a", label="meter")
-        owner = await token(scope="curator", subject="a")
-        assert status(await s.send(GOOD)) == ["rejected"]  # several are hosted: name one
-        answer = await s.client.post("/v1/readings", json=GOOD, headers=device)
-        assert answer.json()["items"][0]["status"] == "accepted"
-        answer = await s.client.post("/v1/readings", json={**GOOD, "curator": "b"}, headers=device)
-        assert answer.json()["items"][0]["problem"]["name"] == "foreign_curator"
-        for path, headers, expected in (
-            ("/v1/curators/a/budget", owner, 200),
-            ("/v1/curators/a/readings", owner, 200),
-            ("/v1/curators/a/contributions", owner, 200),
-            (f"/v1/curators/a/contributions?cursor={encode_cursor('a')}", owner, 422),
-            ("/v1/curators/b/budget", owner, 403),
-            ("/v1/curators/a/budget", device, 403),
-            ("/v1/parties", owner, 403),
-            ("/v1/policy", device, 403),
-        ):
-            answer = await s.client.get(path, headers=headers)
-            assert answer.status_code == expected, path
-        await s.request("POST", "/v1/tokens", {"scope": "device", "subject": "zz"}, 404)
-        await s.request("POST", "/v1/tokens", {"scope": "aggregator"}, 422)
-        listed = (await s.get("/v1/tokens"))["tokens"]
-        mine = next(item for item in listed if item["label"] == "meter")
-        await s.request("DELETE", f"/v1/tokens/{mine['id']}", status=204)
-        answer = await s.client.post("/v1/readings", json=GOOD, headers=device)
-        assert answer.status_code == 401
-        await s.request("GET", "/v1/curators/zz/budget", status=404)
+    device = await token(scope="device", subject="a", label="meter")
+    owner = await token(scope="curator", subject="a")
+    assert status(await s.send(GOOD)) == ["rejected"]  # several are hosted: name one
+    answer = await s.client.post("/v1/readings", json=GOOD, headers=device)
+    assert answer.json()["items"][0]["status"] == "accepted"
+    answer = await s.client.post("/v1/readings", json={**GOOD, "curator": "b"}, headers=device)
+    assert answer.json()["items"][0]["problem"]["name"] == "foreign_curator"
+    for path, headers, expected in (
+        ("/v1/curators/a/budget", owner, 200),
+        ("/v1/curators/a/readings", owner, 200),
+        ("/v1/curators/a/contributions", owner, 200),
+        (f"/v1/curators/a/contributions?cursor={encode_cursor('a')}", owner, 422),
+        ("/v1/curators/b/budget", owner, 403),
+        ("/v1/curators/a/budget", device, 403),
+        ("/v1/parties", owner, 403),
+        ("/v1/policy", device, 403),
+    ):
+        answer = await s.client.get(path, headers=headers)
+        assert answer.status_code == expected, path
+    await s.request("POST", "/v1/tokens", {"scope": "device", "subject": "zz"}, 404)
+    await s.request("POST", "/v1/tokens", {"scope": "aggregator"}, 422)
+    listed = (await s.get("/v1/tokens"))["tokens"]
+    mine = next(item for item in listed if item["label"] == "meter")
+    await s.request("DELETE", f"/v1/tokens/{mine['id']}", status=204)
+    answer = await s.client.post("/v1/readings", json=GOOD, headers=device)
+    assert answer.status_code == 401
+    await s.request("GET", "/v1/curators/zz/budget", status=404)
 
 
 async def test_the_future_is_refused_beyond_a_tolerance(site: OpenSite, clock: ManualClock) -> None:

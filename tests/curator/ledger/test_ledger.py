@@ -15,7 +15,7 @@ from common.runtime.clock import ManualClock
 from common.web.dependencies import part_of
 from curator import ledger
 from curator.participation.loop import Participation
-from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, query
+from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, Site, query
 from tests.curator.double import FakeWorld
 from tests.rules import RULE
 
@@ -34,74 +34,71 @@ async def spent(s: Any, curator: str, unit: str = "curator") -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_rounds_add_up_exactly_until_the_limit(site: OpenSite, clock: ManualClock) -> None:
-    async with site() as s:
-        await s.policy(**LIMITED)
-        await s.enrol("gw", ["a", "b"])
-        curator = "a"
-        taken = []
-        for index in range(4):
-            descriptor = s.open(query(NOISY, name=f"q{index}", epsilon="1.1"))
-            await s.take_part()
-            taken.append(bool(s.world.members(descriptor)))
-        assert taken == [True, True, False, False]
-        found = await spent(s, curator)
-        assert found["period"]["epsilon"] == found["lifetime"]["epsilon"] == "2.2"
-        assert found["period"]["epsilon_all_aggregators"] == "inf"
-        assert found["rounds"] == 2
-        refused = (await s.history(curator))[0]
-        assert refused["state"] == "refused"
-        assert refused["refused_because"] == [
-            {
-                "name": "budget_exceeded",
-                "detail": "the period limit on epsilon would be exceeded",
-                "figures": {
-                    "unit": "curator",
-                    "limit": "2.5",
-                    "asked": "1.1",
-                    "spent_at_most": "2.2",
-                },
-            }
-        ]
-        clock.advance(timedelta(days=1))
-        descriptor = s.open(query(NOISY, name="next-day", epsilon="1.1"), start=START)
+async def test_rounds_add_up_exactly_until_the_limit(s: Site, clock: ManualClock) -> None:
+    await s.policy(**LIMITED)
+    await s.enrol("gw", ["a", "b"])
+    curator = "a"
+    taken = []
+    for index in range(4):
+        descriptor = s.open(query(NOISY, name=f"q{index}", epsilon="1.1"))
         await s.take_part()
-        assert s.world.members(descriptor)
-        found = await spent(s, curator)
-        assert found["period"]["epsilon"] == "1.1"
-        assert found["lifetime"]["epsilon"] == "3.3"
+        taken.append(bool(s.world.members(descriptor)))
+    assert taken == [True, True, False, False]
+    found = await spent(s, curator)
+    assert found["period"]["epsilon"] == found["lifetime"]["epsilon"] == "2.2"
+    assert found["period"]["epsilon_all_aggregators"] == "inf"
+    assert found["rounds"] == 2
+    refused = (await s.history(curator))[0]
+    assert refused["state"] == "refused"
+    assert refused["refused_because"] == [
+        {
+            "name": "budget_exceeded",
+            "detail": "the period limit on epsilon would be exceeded",
+            "figures": {
+                "unit": "curator",
+                "limit": "2.5",
+                "asked": "1.1",
+                "spent_at_most": "2.2",
+            },
+        }
+    ]
+    clock.advance(timedelta(days=1))
+    descriptor = s.open(query(NOISY, name="next-day", epsilon="1.1"), start=START)
+    await s.take_part()
+    assert s.world.members(descriptor)
+    found = await spent(s, curator)
+    assert found["period"]["epsilon"] == "1.1"
+    assert found["lifetime"]["epsilon"] == "3.3"
 
 
 async def test_a_longer_period_counts_what_was_spent_before_it_was_set(
-    site: OpenSite, world: FakeWorld, clock: ManualClock
+    s: Site, world: FakeWorld, clock: ManualClock
 ) -> None:
-    async with site() as s:
-        await s.policy(period_s=3600)
-        await s.enrol("house")
-        s.open(query(NOISY, name="q1", epsilon="2"))
-        await s.take_part()
-        clock.advance(2 * HOUR)
-        await s.policy(**LIMITED)
-        descriptor = s.open(query(NOISY, name="q2", epsilon="1"))
-        await s.take_part()
-        assert not world.members(descriptor)
+    await s.policy(period_s=3600)
+    await s.enrol("house")
+    s.open(query(NOISY, name="q1", epsilon="2"))
+    await s.take_part()
+    clock.advance(2 * HOUR)
+    await s.policy(**LIMITED)
+    descriptor = s.open(query(NOISY, name="q2", epsilon="1"))
+    await s.take_part()
+    assert not world.members(descriptor)
 
 
-async def test_two_rounds_against_a_budget_for_one(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(curator={"lifetime": {"epsilon": "1"}})
-        await s.enrol("lone")
-        await s.enrol("gw", [f"g-{i}" for i in range(10)])
-        rounds = [s.open(query(NOISY, name=f"q{i}")) for i in range(4)]
-        participation = part_of(s.app, Participation)
-        await participation.discover("http://coordinator.test")
-        await asyncio.gather(*(participation.contribute_due() for _ in range(3)))
-        members = [world.members(item) for item in rounds]
-        for number in (0, *range(64, 74)):
-            assert sum(number in item for item in members) == 1
+async def test_two_rounds_against_a_budget_for_one(s: Site, world: FakeWorld) -> None:
+    await s.policy(curator={"lifetime": {"epsilon": "1"}})
+    await s.enrol("lone")
+    await s.enrol("gw", [f"g-{i}" for i in range(10)])
+    rounds = [s.open(query(NOISY, name=f"q{i}")) for i in range(4)]
+    participation = part_of(s.app, Participation)
+    await participation.discover("http://coordinator.test")
+    await asyncio.gather(*(participation.contribute_due() for _ in range(3)))
+    members = [world.members(item) for item in rounds]
+    for number in (0, *range(64, 74)):
+        assert sum(number in item for item in members) == 1
 
 
-async def test_the_policy_names_its_grounds(site: OpenSite, world: FakeWorld) -> None:
+async def test_the_policy_names_its_grounds(s: Site, world: FakeWorld) -> None:
     agreed = query(NOISY, name="agreed", min_participants=10)
     from tacit.wire import encode_binary
 
@@ -112,57 +109,55 @@ async def test_the_policy_names_its_grounds(site: OpenSite, world: FakeWorld) ->
         "accept_any": False,
         "queries": [encode_binary(agreed.digest())],
     }
-    async with site() as s:
-        await s.enrol("house")
-        await s.enrol("gw", ["a", "b"])
-        own = {"min_participants": 3, "exact": RULE}
-        await s.request("PUT", "/v1/curators/a/policy", own)
-        await s.policy(**strict)
-        first = s.open(agreed)
-        other = s.open(query(NOISY, name="other"))
-        bare = s.open(query(PLAIN, name="bare", min_participants=4))
-        await s.take_part()
-        assert world.members(first) == {0, 64, 65}
-        assert world.members(other) == set()
-        assert world.members(bare) == {64}
-        grounds = {h["round"]: h["refused_because"] for h in await s.history("b")}
-        assert grounds[other.round][0]["detail"] == "the query is not among those agreed"
-        assert grounds[first.round] == []
-        found = await s.history("a")
-        assert found[1]["refused_because"][0]["figures"] == {"minimum": 3, "asked": 2}
-        await s.request("DELETE", "/v1/curators/a/policy", status=204)
-        assert (await s.get("/v1/curators/a/policy"))["accept_any"] is False
+    await s.enrol("house")
+    await s.enrol("gw", ["a", "b"])
+    own = {"min_participants": 3, "exact": RULE}
+    await s.request("PUT", "/v1/curators/a/policy", own)
+    await s.policy(**strict)
+    first = s.open(agreed)
+    other = s.open(query(NOISY, name="other"))
+    bare = s.open(query(PLAIN, name="bare", min_participants=4))
+    await s.take_part()
+    assert world.members(first) == {0, 64, 65}
+    assert world.members(other) == set()
+    assert world.members(bare) == {64}
+    grounds = {h["round"]: h["refused_because"] for h in await s.history("b")}
+    assert grounds[other.round][0]["detail"] == "the query is not among those agreed"
+    assert grounds[first.round] == []
+    found = await s.history("a")
+    assert found[1]["refused_because"][0]["figures"] == {"minimum": 3, "asked": 2}
+    await s.request("DELETE", "/v1/curators/a/policy", status=204)
+    assert (await s.get("/v1/curators/a/policy"))["accept_any"] is False
 
 
-async def test_unverified_rounds_are_refused_or_marked(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        await s.reading("house", "1")
-        refused = s.open(query(PLAIN))
+async def test_unverified_rounds_are_refused_or_marked(s: Site, world: FakeWorld) -> None:
+    await s.enrol("house")
+    await s.reading("house", "1")
+    refused = s.open(query(PLAIN))
+    await s.take_part()
+    assert not world.members(refused)
+    assert (await s.history("house"))[0]["refused_because"][0]["detail"] == (
+        "sums without noise are not agreed to"
+    )
+    await s.policy(**OPEN, **LIMITED)
+    paper = {
+        "mechanism": "two-layer",
+        "stance": "paper",
+        "epsilon_u": "1",
+        "epsilon_s": "1",
+        "pr_u": "0.5",
+        "pr_s": "0.5",
+    }
+    for index, changes in enumerate(({}, paper)):
+        descriptor = s.open(query(PLAIN, name=f"open-{index}", **changes))
         await s.take_part()
-        assert not world.members(refused)
-        assert (await s.history("house"))[0]["refused_because"][0]["detail"] == (
-            "sums without noise are not agreed to"
-        )
-        await s.policy(**OPEN, **LIMITED)
-        paper = {
-            "mechanism": "two-layer",
-            "stance": "paper",
-            "epsilon_u": "1",
-            "epsilon_s": "1",
-            "pr_u": "0.5",
-            "pr_s": "0.5",
-        }
-        for index, changes in enumerate(({}, paper)):
-            descriptor = s.open(query(PLAIN, name=f"open-{index}", **changes))
-            await s.take_part()
-            assert world.members(descriptor) == {0}
-        found = await spent(s, "house")
-        assert found["lifetime"]["epsilon"] == "inf"
-        assert found["period"]["epsilon"] == "0"
-        assert found["unverified_rounds"] == 1  # an answer without noise is counted apart
-        assert {row["status"] for row in found["debits"]} == {"unverified"}
-        await s.policy(**OPEN, curator={"lifetime": {"epsilon": "1000"}})
-        descriptor = s.open(query(NOISY))
-        await s.take_part()
-        assert not world.members(descriptor)
+        assert world.members(descriptor) == {0}
+    found = await spent(s, "house")
+    assert found["lifetime"]["epsilon"] == "inf"
+    assert found["period"]["epsilon"] == "0"
+    assert found["unverified_rounds"] == 1  # an answer without noise is counted apart
+    assert {row["status"] for row in found["debits"]} == {"unverified"}
+    await s.policy(**OPEN, curator={"lifetime": {"epsilon": "1000"}})
+    descriptor = s.open(query(NOISY))
+    await s.take_part()
+    assert not world.members(descriptor)

@@ -120,17 +120,16 @@ async def test_a_calendar_of_a_curator_by_the_zone_of_its_days(site: OpenSite) -
         await days(s, "no-token", status=401)
 
 
-async def test_readings_of_a_window_that_was_used_are_late(site: OpenSite) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("house-1")
-        await s.reading("house-1", "1")
-        s.open(query(NOISY))
-        await s.take_part()
-        await s.reading("house-1", "2", 30)  # of that hour
-        await s.reading("house-1", "2", 90)
-        shown = await days(s, to=START.date().isoformat())
-        assert [each["late"] for each in shown["devices"]] == [1]
+async def test_readings_of_a_window_that_was_used_are_late(s: Site) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("house-1")
+    await s.reading("house-1", "1")
+    s.open(query(NOISY))
+    await s.take_part()
+    await s.reading("house-1", "2", 30)  # of that hour
+    await s.reading("house-1", "2", 90)
+    shown = await days(s, to=START.date().isoformat())
+    assert [each["late"] for each in shown["devices"]] == [1]
 
 
 def test_days_that_a_zone_skips_have_no_hours() -> None:

@@ -17,7 +17,7 @@ from curator.policy import Limit, Limits, Policy, check_policy
 from tacit.query.disclosure import DisclosureRule
 from tacit.query.fields import Collusion, Window
 from tacit.query.terms import Mechanism, Stance, Validity
-from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
+from tests.curator.conftest import NOISY, OPEN, PLAIN, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.test_policy import LOCAL, opened
 
@@ -95,102 +95,98 @@ async def owner_of(s: Site, curator: str) -> httpx.AsyncClient:
     )
 
 
-async def test_both_must_agree(site: OpenSite, world: FakeWorld) -> None:
+async def test_both_must_agree(s: Site, world: FakeWorld) -> None:
     """The owner refuses what the operator allows, and later the operator what the owner allows."""
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gateway", ["g-1", "g-2"])
-        async with await owner_of(s, "g-1") as owner:
-            path = "/v1/curators/g-1/policy"
-            base = (await owner.get(path)).json()
-            stricter = {**base, "curator": {"period": {"epsilon": "1", "delta": "0.0001"}}}
-            assert (await owner.put(path, json=stricter)).status_code == 200
-            assert (await owner.get(path)).json()["curator"]["period"]["epsilon"] == "1"
-            # The operator's own is as it was, and stays apart.
-            seen = await s.get(path)
-            assert seen == await s.get("/v1/policy")
-            assert (await s.get(f"{path}?of=owner"))["curator"]["period"]["epsilon"] == "1"
-            limits = (await s.get("/v1/curators/g-1/budget"))["units"]["curator"]["limits"]
-            assert limits["period"]["epsilon"] == "1"
-        s.open(query({**NOISY, "epsilon": "2"}))
-        await s.take_part()
-        one, other = (await s.history("g-1"))[0], (await s.history("g-2"))[0]
-        assert [each["name"] for each in one["refused_because"]] == ["budget_exceeded"]
-        assert one["refused_because"][0]["figures"]["limit"] == "1"
-        assert other["contributed"]
-        await s.policy(**{**OPEN, "stances": ["paper"]})
-        s.open(query({**NOISY, "name": "another"}))
-        await s.take_part()
-        refused = (await s.history("g-1"))[0]["refused_because"]
-        assert [each["name"] for each in refused] == ["policy_refused"]
-
-
-async def test_a_wider_policy_is_refused_at_its_fields(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(min_participants=5, mechanisms=["local"])
-        await s.enrol("gateway", ["g-1", "g-2"])
-        async with await owner_of(s, "g-1") as owner:
-            path = "/v1/curators/g-1/policy"
-            base = (await owner.get(path)).json()
-            asked = {**base, "min_participants": 2, "mechanisms": ["local", "distributed"]}
-            answer = await owner.put(path, json=asked)
-            assert answer.status_code == 422
-            found = answer.json()
-            assert found["type"].endswith("wider_than_the_operators")
-            assert {each["pointer"]: each["detail"] for each in found["errors"]} == {
-                "/min_participants": "the operator demands 5",
-                "/mechanisms": "the operator allows local",
-            }
-            assert (await owner.get(path)).json() == base
-            for other in ("/v1/curators/g-2/policy", "/v1/policy"):
-                assert (await owner.put(other, json=base)).status_code == 403
-            assert (await owner.delete(path)).status_code == 204
-
-
-async def test_what_an_owner_drops_is_its_own(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.enrol("gateway", ["g-1", "g-2"])
+    await s.policy(**OPEN)
+    await s.enrol("gateway", ["g-1", "g-2"])
+    async with await owner_of(s, "g-1") as owner:
         path = "/v1/curators/g-1/policy"
-        base = await s.get(path)
-        await s.request("PUT", path, {**base, "min_participants": 7}, 200)
-        async with await owner_of(s, "g-1") as owner:
-            own = {**(await owner.get(path)).json(), "min_participants": 9}
-            assert (await owner.put(path, json=own)).status_code == 200
-            assert (await owner.delete(path)).status_code == 204
-            assert (await owner.get(path)).json()["min_participants"] == 7
-            own["min_participants"] = 9
-            assert (await owner.put(path, json=own)).status_code == 200
-        await s.request("DELETE", path, None, 204)
-        assert (await s.get(path))["min_participants"] == base["min_participants"]
-        assert (await s.get(f"{path}?of=owner"))["min_participants"] == 9
+        base = (await owner.get(path)).json()
+        stricter = {**base, "curator": {"period": {"epsilon": "1", "delta": "0.0001"}}}
+        assert (await owner.put(path, json=stricter)).status_code == 200
+        assert (await owner.get(path)).json()["curator"]["period"]["epsilon"] == "1"
+        # The operator's own is as it was, and stays apart.
+        seen = await s.get(path)
+        assert seen == await s.get("/v1/policy")
+        assert (await s.get(f"{path}?of=owner"))["curator"]["period"]["epsilon"] == "1"
+        limits = (await s.get("/v1/curators/g-1/budget"))["units"]["curator"]["limits"]
+        assert limits["period"]["epsilon"] == "1"
+    s.open(query({**NOISY, "epsilon": "2"}))
+    await s.take_part()
+    one, other = (await s.history("g-1"))[0], (await s.history("g-2"))[0]
+    assert [each["name"] for each in one["refused_because"]] == ["budget_exceeded"]
+    assert one["refused_because"][0]["figures"]["limit"] == "1"
+    assert other["contributed"]
+    await s.policy(**{**OPEN, "stances": ["paper"]})
+    s.open(query({**NOISY, "name": "another"}))
+    await s.take_part()
+    refused = (await s.history("g-1"))[0]["refused_because"]
+    assert [each["name"] for each in refused] == ["policy_refused"]
+
+
+async def test_a_wider_policy_is_refused_at_its_fields(s: Site, world: FakeWorld) -> None:
+    await s.policy(min_participants=5, mechanisms=["local"])
+    await s.enrol("gateway", ["g-1", "g-2"])
+    async with await owner_of(s, "g-1") as owner:
+        path = "/v1/curators/g-1/policy"
+        base = (await owner.get(path)).json()
+        asked = {**base, "min_participants": 2, "mechanisms": ["local", "distributed"]}
+        answer = await owner.put(path, json=asked)
+        assert answer.status_code == 422
+        found = answer.json()
+        assert found["type"].endswith("wider_than_the_operators")
+        assert {each["pointer"]: each["detail"] for each in found["errors"]} == {
+            "/min_participants": "the operator demands 5",
+            "/mechanisms": "the operator allows local",
+        }
+        assert (await owner.get(path)).json() == base
+        for other in ("/v1/curators/g-2/policy", "/v1/policy"):
+            assert (await owner.put(other, json=base)).status_code == 403
+        assert (await owner.delete(path)).status_code == 204
+
+
+async def test_what_an_owner_drops_is_its_own(s: Site, world: FakeWorld) -> None:
+    await s.enrol("gateway", ["g-1", "g-2"])
+    path = "/v1/curators/g-1/policy"
+    base = await s.get(path)
+    await s.request("PUT", path, {**base, "min_participants": 7}, 200)
+    async with await owner_of(s, "g-1") as owner:
+        own = {**(await owner.get(path)).json(), "min_participants": 9}
+        assert (await owner.put(path, json=own)).status_code == 200
+        assert (await owner.delete(path)).status_code == 204
+        assert (await owner.get(path)).json()["min_participants"] == 7
+        own["min_participants"] = 9
+        assert (await owner.put(path, json=own)).status_code == 200
+    await s.request("DELETE", path, None, 204)
+    assert (await s.get(path))["min_participants"] == base["min_participants"]
+    assert (await s.get(f"{path}?of=owner"))["min_participants"] == 9
 
 
 # --- tried on the past ---------------------------------------------------------------------------
 
 
-async def test_the_past_is_what_really_happened(site: OpenSite, world: FakeWorld) -> None:
+async def test_the_past_is_what_really_happened(s: Site, world: FakeWorld) -> None:
     """Under the policy that held, the trial says what the ledger did; nothing is written."""
-    async with site() as s:
-        await s.policy(curator={"period": {"epsilon": "5"}}, allow_repeats=True)
-        await s.enrol("gateway", ["g-1", "g-2"])
-        asked = [query({**NOISY, "name": f"q-{at}", "epsilon": e}) for at, e in enumerate("232")]
-        for each in asked:
-            s.open(each)
-            await s.take_part()
-            s.clock.advance(timedelta(minutes=1))
-        history = await s.history("g-1")
-        taken = [each["contributed"] for each in history]
-        assert sorted(taken) == [False, True, True]
-        policy = await s.get("/v1/policy")
-        before = await s.get("/v1/curators/g-1/budget")
-        for path in ("/v1/policy/preview", "/v1/curators/g-1/policy/preview"):
-            found = await s.request("POST", path, policy, 200)
-            assert (found["rounds"], found["answered"]) == (3, 2)
-            assert found["refused"] == {"budget_exceeded": 1}
-            none = {**policy, "mechanisms": ["local"]}
-            found = await s.request("POST", path, none, 200)
-            assert found["refused"] == {"policy_refused": 3}
-        assert await s.get("/v1/curators/g-1/budget") == before
+    await s.policy(curator={"period": {"epsilon": "5"}}, allow_repeats=True)
+    await s.enrol("gateway", ["g-1", "g-2"])
+    asked = [query({**NOISY, "name": f"q-{at}", "epsilon": e}) for at, e in enumerate("232")]
+    for each in asked:
+        s.open(each)
+        await s.take_part()
+        s.clock.advance(timedelta(minutes=1))
+    history = await s.history("g-1")
+    taken = [each["contributed"] for each in history]
+    assert sorted(taken) == [False, True, True]
+    policy = await s.get("/v1/policy")
+    before = await s.get("/v1/curators/g-1/budget")
+    for path in ("/v1/policy/preview", "/v1/curators/g-1/policy/preview"):
+        found = await s.request("POST", path, policy, 200)
+        assert (found["rounds"], found["answered"]) == (3, 2)
+        assert found["refused"] == {"budget_exceeded": 1}
+        none = {**policy, "mechanisms": ["local"]}
+        found = await s.request("POST", path, none, 200)
+        assert found["refused"] == {"policy_refused": 3}
+    assert await s.get("/v1/curators/g-1/budget") == before
 
 
 def test_repeats_and_periods() -> None:

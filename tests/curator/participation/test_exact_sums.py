@@ -10,7 +10,7 @@ import pytest
 from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tests.curator.conftest import HOUR, NOISY, OPEN, OpenSite, Site, query
+from tests.curator.conftest import HOUR, NOISY, OPEN, Site, query
 from tests.curator.participation.test_groups import grounds, members
 
 NAMES = ["early", "also", "late"]
@@ -36,43 +36,40 @@ def moved(s: Site, first: RoundDescriptor, by: timedelta, **changes: Any) -> Rou
 
 
 @pytest.mark.parametrize("by", [timedelta(0), -HOUR / 2, HOUR / 2])
-async def test_a_second_sum_is_of_the_others_alone(site: OpenSite, by: timedelta) -> None:
-    async with site() as s:
-        first = await in_a_first_sum(s)
-        await s.reading("early", "3", minute=1)  # late: the difference would show it
-        s.clock.advance(HOUR)
-        second = moved(s, first, by)
-        await s.take_part()
-        assert s.world.members(second) == {2}
-        for place, name in enumerate(NAMES):
-            wanted = ["in_exact_sum"] if place in FIRST else []
-            assert await grounds(s, name) == wanted, name
-            budget = await s.get(f"/v1/curators/{name}/budget")
-            assert budget["exact_answers"] == 1
+async def test_a_second_sum_is_of_the_others_alone(s: Site, by: timedelta) -> None:
+    first = await in_a_first_sum(s)
+    await s.reading("early", "3", minute=1)  # late: the difference would show it
+    s.clock.advance(HOUR)
+    second = moved(s, first, by)
+    await s.take_part()
+    assert s.world.members(second) == {2}
+    for place, name in enumerate(NAMES):
+        wanted = ["in_exact_sum"] if place in FIRST else []
+        assert await grounds(s, name) == wanted, name
+        budget = await s.get(f"/v1/curators/{name}/budget")
+        assert budget["exact_answers"] == 1
 
 
-async def test_other_hours_other_registers_and_noise_are_no_second_sum(site: OpenSite) -> None:
-    async with site() as s:
-        first = await in_a_first_sum(s)
-        s.clock.advance(HOUR)
-        again = [
-            moved(s, first, HOUR),
-            moved(s, first, timedelta(0), register="gas"),
-            s.open(query(NOISY)),
-        ]
-        await s.take_part()
-        for descriptor in again:
-            assert s.world.members(descriptor) == {0, 1, 2}
+async def test_other_hours_other_registers_and_noise_are_no_second_sum(s: Site) -> None:
+    first = await in_a_first_sum(s)
+    s.clock.advance(HOUR)
+    again = [
+        moved(s, first, HOUR),
+        moved(s, first, timedelta(0), register="gas"),
+        s.open(query(NOISY)),
+    ]
+    await s.take_part()
+    for descriptor in again:
+        assert s.world.members(descriptor) == {0, 1, 2}
 
 
-async def test_after_a_credit_a_sum_may_be_asked_again(site: OpenSite) -> None:
+async def test_after_a_credit_a_sum_may_be_asked_again(s: Site) -> None:
     """Of a round that every aggregator aborted before its freeze nothing can be opened."""
-    async with site() as s:
-        first = await in_a_first_sum(s)
-        s.world.finish(first, "aborted", len(first.aggregators))
-        s.clock.advance(2 * HOUR)
-        await part_of(s.app, Participation).settle()
-        second = moved(s, first, timedelta(0))
-        await s.take_part()
-        assert s.world.members(second) == {0, 1, 2}
-        assert (await s.get("/v1/curators/early/budget"))["exact_answers"] == 1
+    first = await in_a_first_sum(s)
+    s.world.finish(first, "aborted", len(first.aggregators))
+    s.clock.advance(2 * HOUR)
+    await part_of(s.app, Participation).settle()
+    second = moved(s, first, timedelta(0))
+    await s.take_part()
+    assert s.world.members(second) == {0, 1, 2}
+    assert (await s.get("/v1/curators/early/budget"))["exact_answers"] == 1

@@ -103,17 +103,16 @@ async def test_nobody_contributes_again_to_the_query_and_window_of_an_expired_ro
 
 
 async def test_a_round_that_its_coordinator_forgot_is_settled_without_a_credit(
-    site: OpenSite, world: FakeWorld, clock: ManualClock
+    s: Site, world: FakeWorld, clock: ManualClock
 ) -> None:
-    async with site() as s:
-        await setting_up(s)
-        descriptor = s.open(query(NOISY))
-        await s.take_part()
-        before = await figures(s)
-        world.finish(descriptor, "aborted")
-        world.gone[descriptor.round] = problem(410, "round_expired", state="aborted")
-        await s.take_part()
-        await part_of(s.app, Participation).settle()
-        shown = (await s.history("a"))[0]
-        assert (shown["outcome"], shown["credited"]) == ("aborted", False)
-        assert await figures(s) == before
+    await setting_up(s)
+    descriptor = s.open(query(NOISY))
+    await s.take_part()
+    before = await figures(s)
+    world.finish(descriptor, "aborted")
+    world.gone[descriptor.round] = problem(410, "round_expired", state="aborted")
+    await s.take_part()
+    await part_of(s.app, Participation).settle()
+    shown = (await s.history("a"))[0]
+    assert (shown["outcome"], shown["credited"]) == ("aborted", False)
+    assert await figures(s) == before

@@ -9,7 +9,7 @@ import pytest
 
 from curator.participation import preparation
 from tacit import sets
-from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, query
+from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
 
@@ -26,34 +26,33 @@ async def grounds(site: Any, curator: str) -> list[str]:
 
 @pytest.mark.usefixtures("database_url")
 @pytest.mark.parametrize("base", [PLAIN, NOISY], ids=["exact", "noisy"])
-async def test_only_the_group_contributes_and_pays(site: OpenSite, base: dict[str, Any]) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("house-1")
-        await s.enrol("house-2")
-        await s.enrol("gateway", ["g-0", "g-1", "g-2"])
-        await s.enrol("apart", ["a-0", "a-1"])
-        for curator in ("house-1", "house-2", "g-0", "g-1", "g-2", "a-0"):
-            await s.reading(curator, "1")
-        everyone = s.open(query(NOISY, name="everyone"))
-        await s.take_part()
-        assert len(s.world.members(everyone)) == 7
-        before = {name: await spent(s, name) for name in ("house-2", "g-0", "a-1", "g-1")}
-        asked = query(base, group="feeder")
-        first = 64  # a host's run
-        descriptor = s.open(asked, members=members(s.world, 0, first + 1, first + 2))
-        await s.take_part()
-        assert s.world.members(descriptor) == {0, first + 1, first + 2}
-        if base is PLAIN:
-            assert s.world.result(descriptor) == {"sum": "3"}
-        for name in ("house-2", "g-0", "a-1"):
-            assert await grounds(s, name) == ["not_concerned"]
-            assert await spent(s, name) == before[name], name
-            (item, _) = await s.history(name)
-            assert not item["contributed"]
-        for name in ("house-1", "g-1"):
-            assert (await s.history(name))[0]["contributed"]
-        assert await spent(s, "g-1") != before["g-1"]
+async def test_only_the_group_contributes_and_pays(s: Site, base: dict[str, Any]) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("house-1")
+    await s.enrol("house-2")
+    await s.enrol("gateway", ["g-0", "g-1", "g-2"])
+    await s.enrol("apart", ["a-0", "a-1"])
+    for curator in ("house-1", "house-2", "g-0", "g-1", "g-2", "a-0"):
+        await s.reading(curator, "1")
+    everyone = s.open(query(NOISY, name="everyone"))
+    await s.take_part()
+    assert len(s.world.members(everyone)) == 7
+    before = {name: await spent(s, name) for name in ("house-2", "g-0", "a-1", "g-1")}
+    asked = query(base, group="feeder")
+    first = 64  # a host's run
+    descriptor = s.open(asked, members=members(s.world, 0, first + 1, first + 2))
+    await s.take_part()
+    assert s.world.members(descriptor) == {0, first + 1, first + 2}
+    if base is PLAIN:
+        assert s.world.result(descriptor) == {"sum": "3"}
+    for name in ("house-2", "g-0", "a-1"):
+        assert await grounds(s, name) == ["not_concerned"]
+        assert await spent(s, name) == before[name], name
+        (item, _) = await s.history(name)
+        assert not item["contributed"]
+    for name in ("house-1", "g-1"):
+        assert (await s.history(name))[0]["contributed"]
+    assert await spent(s, "g-1") != before["g-1"]
 
 
 async def spent(site: Any, curator: str) -> Any:

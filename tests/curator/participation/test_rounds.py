@@ -42,32 +42,31 @@ EXPECTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     [("sum", SHAMIR), ("mean", {}), ("variance", SHAMIR), ("histogram", {}), ("slots", {})],
 )
 async def test_the_opened_sum_is_the_plain_one(
-    site: OpenSite, world: FakeWorld, function: str, sharing: dict[str, Any]
+    s: Site, world: FakeWorld, function: str, sharing: dict[str, Any]
 ) -> None:
     changes, expected = EXPECTED[function]
     asked = query(PLAIN, **changes, **sharing)
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("house-1")
-        await s.enrol("gateway", ["g-1", "g-2", "g-3"])
-        await s.reading("house-1", "0.5")
-        await s.reading("g-1", "1", 5)
-        await s.reading("g-3", "9.25", 20)  # clamped to 5
-        await s.reading("g-3", "1", 25)
-        await s.reading("g-3", "3", 60)  # not in the window
-        descriptor = s.open(asked)
-        await s.take_part()
-        assert world.members(descriptor) == {0, 64, 65, 66}
-        assert world.result(descriptor) == expected
-        history = await s.history("g-3")
-        assert history[0]["state"] == "delivered"
-        assert history[0]["contributed"]
-        assert history[0]["readings"]["used"] == 2
-        assert history[0]["declared"]["status"] == "unverified"
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("house-1")
+    await s.enrol("gateway", ["g-1", "g-2", "g-3"])
+    await s.reading("house-1", "0.5")
+    await s.reading("g-1", "1", 5)
+    await s.reading("g-3", "9.25", 20)  # clamped to 5
+    await s.reading("g-3", "1", 25)
+    await s.reading("g-3", "3", 60)  # not in the window
+    descriptor = s.open(asked)
+    await s.take_part()
+    assert world.members(descriptor) == {0, 64, 65, 66}
+    assert world.result(descriptor) == expected
+    history = await s.history("g-3")
+    assert history[0]["state"] == "delivered"
+    assert history[0]["contributed"]
+    assert history[0]["readings"]["used"] == 2
+    assert history[0]["declared"]["status"] == "unverified"
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_vectors_in_blocks(site: OpenSite, world: FakeWorld) -> None:
+async def test_vectors_in_blocks(s: Site, world: FakeWorld) -> None:
     blocks = [
         {"name": "near", "dimension": 1, "l1_bound": "2", "resolution": "1"},
         {"name": "far", "dimension": 2, "l1_bound": "3", "resolution": "0.5"},
@@ -75,21 +74,20 @@ async def test_vectors_in_blocks(site: OpenSite, world: FakeWorld) -> None:
     asked = query(
         PLAIN, function="vector_sum", coordinates="values", blocks=blocks, unit="1", register="row"
     )
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("gateway", ["g-1", "g-2"])
-        item = {"curator": "g-1", "register": "row", "time": "2025-12-31T12:00:00Z", "unit": "1"}
-        answers = await s.send(
-            [
-                {**item, "values": [1, "0.5", 2]},
-                {**item, "curator": "g-2", "values": [1, 2]},  # of another length: does not count
-            ]
-        )
-        assert [a["status"] for a in answers] == ["accepted", "accepted"]
-        descriptor = s.open(asked)
-        await s.take_part()
-        assert world.members(descriptor) == {0, 1}
-        assert world.result(descriptor) == {"near": ["1"], "far": ["0.5", "2"]}
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("gateway", ["g-1", "g-2"])
+    item = {"curator": "g-1", "register": "row", "time": "2025-12-31T12:00:00Z", "unit": "1"}
+    answers = await s.send(
+        [
+            {**item, "values": [1, "0.5", 2]},
+            {**item, "curator": "g-2", "values": [1, 2]},  # of another length: does not count
+        ]
+    )
+    assert [a["status"] for a in answers] == ["accepted", "accepted"]
+    descriptor = s.open(asked)
+    await s.take_part()
+    assert world.members(descriptor) == {0, 1}
+    assert world.result(descriptor) == {"near": ["1"], "far": ["0.5", "2"]}
 
 
 @pytest.mark.parametrize(
@@ -100,48 +98,45 @@ async def test_vectors_in_blocks(site: OpenSite, world: FakeWorld) -> None:
     ],
 )
 async def test_a_curator_without_readings_sends_the_same_size(
-    site: OpenSite, world: FakeWorld, kind: str, mechanism: dict[str, Any]
+    s: Site, world: FakeWorld, kind: str, mechanism: dict[str, Any]
 ) -> None:
-    async with site() as s:
-        for party in ("full", "none"):
-            await s.enrol(party, None if kind == "lone" else [f"{party}-{i}" for i in range(3)])
-        for minute in range(0, 40, 10):
-            await s.reading("full" if kind == "lone" else "full-1", "1.5", minute)
-        descriptor = s.open(query(NOISY, **mechanism))
-        await s.take_part()
-        assert len(world.members(descriptor)) == (2 if kind == "lone" else 6)
-        for item in world.aggregators:
-            assert sorted(b"full" in body for _, body in item.bodies) == [False, True]
-            assert len({len(body) for _, body in item.bodies}) == 1
+    for party in ("full", "none"):
+        await s.enrol(party, None if kind == "lone" else [f"{party}-{i}" for i in range(3)])
+    for minute in range(0, 40, 10):
+        await s.reading("full" if kind == "lone" else "full-1", "1.5", minute)
+    descriptor = s.open(query(NOISY, **mechanism))
+    await s.take_part()
+    assert len(world.members(descriptor)) == (2 if kind == "lone" else 6)
+    for item in world.aggregators:
+        assert sorted(b"full" in body for _, body in item.bodies) == [False, True]
+        assert len({len(body) for _, body in item.bodies}) == 1
 
 
-async def test_only_the_first_readings_count_and_late_ones_come_in(site: OpenSite) -> None:
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("house")
-        for minute in (50, 40, 30, 20, 10, 0):
-            await s.reading("house", f"0.{minute // 10 + 1}", minute)
-        descriptor = s.open(query(PLAIN))
-        await s.take_part()
-        assert s.world.result(descriptor) == {"sum": "1"}
-        counts = await s.get("/v1/curators/house/readings")
-        assert counts["accepted"] == 6
-        assert counts["contributed"] == 4
+async def test_only_the_first_readings_count_and_late_ones_come_in(s: Site) -> None:
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("house")
+    for minute in (50, 40, 30, 20, 10, 0):
+        await s.reading("house", f"0.{minute // 10 + 1}", minute)
+    descriptor = s.open(query(PLAIN))
+    await s.take_part()
+    assert s.world.result(descriptor) == {"sum": "1"}
+    counts = await s.get("/v1/curators/house/readings")
+    assert counts["accepted"] == 6
+    assert counts["contributed"] == 4
 
 
-async def test_an_absurd_reading_does_not_keep_a_curator_out(site: OpenSite) -> None:
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("house")
-        await s.reading("house", "2.3e6")
-        descriptor = s.open(query(PLAIN, function="mean", bounds=["0", "1/3"]))
-        await s.take_part()
-        assert s.world.members(descriptor) == {0}
-        assert (await s.history("house"))[0]["readings"] == {
-            "used": 1,
-            "clamped": 1,
-            "kept_share": None,
-        }
+async def test_an_absurd_reading_does_not_keep_a_curator_out(s: Site) -> None:
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("house")
+    await s.reading("house", "2.3e6")
+    descriptor = s.open(query(PLAIN, function="mean", bounds=["0", "1/3"]))
+    await s.take_part()
+    assert s.world.members(descriptor) == {0}
+    assert (await s.history("house"))[0]["readings"] == {
+        "used": 1,
+        "clamped": 1,
+        "kept_share": None,
+    }
 
 
 async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: FakeWorld) -> None:
@@ -162,28 +157,27 @@ async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: Fake
         assert len(world.members(descriptor)) < 10
 
 
-async def test_a_hostile_coordinator_gets_nothing(site: OpenSite, clock: ManualClock) -> None:
+async def test_a_hostile_coordinator_gets_nothing(s: Site, clock: ManualClock) -> None:
     stranger = FakeWorld()
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("house")
-        unsigned = s.open(query(PLAIN), signer=stranger.identity)
-        strangers = tuple(item.entry(s.clock.now()) for item in stranger.aggregators)
-        foreign = s.open(query(PLAIN), aggregators=strangers)
-        early = s.open(query(PLAIN, name="early"), roster_size=0)
-        late = s.open(query(PLAIN, name="late"), opened=clock.now() - 2 * (clock.now() - _past()))
-        await s.take_part()
-        for descriptor in (unsigned, foreign, early):
-            assert s.world.members(descriptor) == set()
-        assert s.world.members(late) == {0}
-        grounds = {h["round"]: h["refused_because"] for h in await s.history("house")}
-        assert unsigned.round not in grounds
-        assert grounds[foreign.round][0]["name"] == "key_not_anchored"
-        assert grounds[early.round][0]["name"] == "not_in_round"
-        changed = s.open(query(PLAIN), round=late.round, query_id="other")
-        await s.take_part()
-        assert changed.digest() != late.digest()
-        assert len([h for h in await s.history("house") if h["round"] == late.round]) == 1
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("house")
+    unsigned = s.open(query(PLAIN), signer=stranger.identity)
+    strangers = tuple(item.entry(s.clock.now()) for item in stranger.aggregators)
+    foreign = s.open(query(PLAIN), aggregators=strangers)
+    early = s.open(query(PLAIN, name="early"), roster_size=0)
+    late = s.open(query(PLAIN, name="late"), opened=clock.now() - 2 * (clock.now() - _past()))
+    await s.take_part()
+    for descriptor in (unsigned, foreign, early):
+        assert s.world.members(descriptor) == set()
+    assert s.world.members(late) == {0}
+    grounds = {h["round"]: h["refused_because"] for h in await s.history("house")}
+    assert unsigned.round not in grounds
+    assert grounds[foreign.round][0]["name"] == "key_not_anchored"
+    assert grounds[early.round][0]["name"] == "not_in_round"
+    changed = s.open(query(PLAIN), round=late.round, query_id="other")
+    await s.take_part()
+    assert changed.digest() != late.digest()
+    assert len([h for h in await s.history("house") if h["round"] == late.round]) == 1
 
 
 # --- lone curators of one process -----------------------------------------------------------------
@@ -209,23 +203,22 @@ async def test_what_is_refused_together_is_sent_alone(site: OpenSite, world: Fak
             assert [each["state"] for each in await s.history(f"house-{index}")] == ["delivered"]
 
 
-async def test_a_party_whose_token_ended_holds_up_no_other(site: OpenSite) -> None:
+async def test_a_party_whose_token_ended_holds_up_no_other(s: Site) -> None:
     whose = 1
-    async with site() as s:
-        descriptor = await lone(s, 3)
-        tokens = s.world.aggregators[0].tokens
-        token, tokens[f"house-{whose}"] = tokens[f"house-{whose}"], "another"
-        participation = part_of(s.app, Participation)
-        await participation.discover(COORDINATOR)
-        sending = asyncio.create_task(participation.contribute_due())
-        others = set(range(3)) - {whose}
-        async with asyncio.timeout(60):
-            while s.world.members(descriptor) != others:
-                await asyncio.sleep(0.01)
-            tokens[f"house-{whose}"] = token
-            await sending
-        assert s.world.members(descriptor) == {0, 1, 2}
-        assert s.world.result(descriptor) == {"sum": "1.5"}
+    descriptor = await lone(s, 3)
+    tokens = s.world.aggregators[0].tokens
+    token, tokens[f"house-{whose}"] = tokens[f"house-{whose}"], "another"
+    participation = part_of(s.app, Participation)
+    await participation.discover(COORDINATOR)
+    sending = asyncio.create_task(participation.contribute_due())
+    others = set(range(3)) - {whose}
+    async with asyncio.timeout(60):
+        while s.world.members(descriptor) != others:
+            await asyncio.sleep(0.01)
+        tokens[f"house-{whose}"] = token
+        await sending
+    assert s.world.members(descriptor) == {0, 1, 2}
+    assert s.world.result(descriptor) == {"sum": "1.5"}
 
 
 def test_only_the_very_text_that_was_verified_counts_as_verified(world: FakeWorld) -> None:

@@ -41,31 +41,30 @@ def bodies(world: FakeWorld, descriptor: RoundDescriptor) -> list[list[bytes]]:
     ("curators", "base"), [(NAMES["lone"], PROVED), (NAMES["host"], PLAIN)], ids=NAMES
 )
 async def test_a_round_is_summed_under_one_session_for_each_key(
-    site: OpenSite, world: FakeWorld, curators: list[str] | None, base: dict[str, Any]
+    s: Site, world: FakeWorld, curators: list[str] | None, base: dict[str, Any]
 ) -> None:
     """Every aggregator opens what it was sent, and together it is the sum."""
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("party", curators)
-        for name in curators or ["party"]:
-            await s.reading(name, "1.5")
-        descriptor = open_round(s, base)
-        await s.take_part()
-        assert world.total(descriptor).tolist() == [1500 * len(curators or ["party"])]
-        # One session for each aggregator, which is announced once; the next round needs none.
-        assert [len(item.sessions) for item in world.aggregators] == [1, 1, 1]
-        assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
-        again = open_round(s, base, name="again")
-        await s.take_part()
-        assert world.members(again) == world.members(descriptor)
-        assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
-        # Another key, another session.
-        for item in world.aggregators:
-            item.renew_seal_key()
-        third = open_round(s, base, name="third")
-        await s.take_part()
-        assert world.members(third) == world.members(descriptor)
-        assert [len(item.sessions) for item in world.aggregators] == [2, 2, 2]
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("party", curators)
+    for name in curators or ["party"]:
+        await s.reading(name, "1.5")
+    descriptor = open_round(s, base)
+    await s.take_part()
+    assert world.total(descriptor).tolist() == [1500 * len(curators or ["party"])]
+    # One session for each aggregator, which is announced once; the next round needs none.
+    assert [len(item.sessions) for item in world.aggregators] == [1, 1, 1]
+    assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
+    again = open_round(s, base, name="again")
+    await s.take_part()
+    assert world.members(again) == world.members(descriptor)
+    assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
+    # Another key, another session.
+    for item in world.aggregators:
+        item.renew_seal_key()
+    third = open_round(s, base, name="third")
+    await s.take_part()
+    assert world.members(third) == world.members(descriptor)
+    assert [len(item.sessions) for item in world.aggregators] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("curators", NAMES.values(), ids=NAMES)
@@ -104,25 +103,24 @@ async def test_after_a_restart_the_same_bytes_with_the_announcement(
 
 @pytest.mark.parametrize("curators", NAMES.values(), ids=NAMES)
 async def test_an_unknown_session_is_answered_by_the_same_sealed_bytes(
-    site: OpenSite, world: FakeWorld, curators: list[str] | None
+    s: Site, world: FakeWorld, curators: list[str] | None
 ) -> None:
     first = world.aggregators[0]
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("party", curators)
-        first.refusals = [problem(409, "unknown_session", retryable=True) for _ in range(2)]
-        descriptor = open_round(s)
-        await s.take_part()
-        assert len(world.members(descriptor)) == len(curators or ["party"])
-        sent = bodies(world, descriptor)[0]
-        assert len(sent) == 3
-        if curators is None:
-            kept = [cbor2.loads(body) for body in sent]
-            assert len({(piece["nonce"], piece["sealed"]) for piece in kept}) == 1
-            assert all("announce" in piece for piece in kept)
-        else:
-            assert len(set(sent)) == 1
-            assert len(first.announced) == 3
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("party", curators)
+    first.refusals = [problem(409, "unknown_session", retryable=True) for _ in range(2)]
+    descriptor = open_round(s)
+    await s.take_part()
+    assert len(world.members(descriptor)) == len(curators or ["party"])
+    sent = bodies(world, descriptor)[0]
+    assert len(sent) == 3
+    if curators is None:
+        kept = [cbor2.loads(body) for body in sent]
+        assert len({(piece["nonce"], piece["sealed"]) for piece in kept}) == 1
+        assert all("announce" in piece for piece in kept)
+    else:
+        assert len(set(sent)) == 1
+        assert len(first.announced) == 3
 
 
 async def test_a_session_that_was_lost_is_not_used_again(site: OpenSite, world: FakeWorld) -> None:
@@ -172,25 +170,24 @@ async def test_a_seal_key_comes_from_the_mirror_where_the_aggregator_shows_none(
 
 
 async def test_what_an_aggregator_signed_and_is_no_key_is_refused(
-    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+    s: Site, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = SealKey(bytes(32)).public.raw[:1184] + bytes(32)  # a point of small order
     first = world.aggregators[0]
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("party")
-        first.serves_seal_keys = False
-        world.mirrored[key_hash(raw)] = raw
-        with monkeypatch.context() as patched:
-            patched.setattr(first.seal_key.public, "hash", key_hash(raw))
-            descriptor = open_round(s)
-        await s.take_part()
-        assert not world.members(descriptor)
-        (told,) = await s.history("party")
-        assert (told["state"], told["refused_because"][0]["name"]) == (
-            "refused",
-            "seal_key_malformed",
-        )
+    await s.policy(**OPEN, allow_repeats=True)
+    await s.enrol("party")
+    first.serves_seal_keys = False
+    world.mirrored[key_hash(raw)] = raw
+    with monkeypatch.context() as patched:
+        patched.setattr(first.seal_key.public, "hash", key_hash(raw))
+        descriptor = open_round(s)
+    await s.take_part()
+    assert not world.members(descriptor)
+    (told,) = await s.history("party")
+    assert (told["state"], told["refused_because"][0]["name"]) == (
+        "refused",
+        "seal_key_malformed",
+    )
 
 
 # --- restored stores -----------------------------------------------------------------------------

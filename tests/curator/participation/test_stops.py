@@ -30,26 +30,25 @@ async def grounds(s: Site, curator: str) -> list[str]:
     return [each["name"] for each in (await s.history(curator))[0]["refused_because"]]
 
 
-async def test_one_curator_of_a_host_stops_and_starts_again(site: OpenSite) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gateway", ["g-1", "g-2", "g-3"])
-        answer = await stop(s, "/v1/curators/g-2/stop")
-        assert answer["stopped"]
-        assert answer["by"]["operator"] is not None
-        first = s.open(query())
-        await s.take_part()
-        members = s.world.members(first)
-        assert len(members) == 2
-        assert await grounds(s, "g-2") == ["stopped"]
-        assert await grounds(s, "g-1") == []
-        spent = (await s.get("/v1/curators/g-2/budget"))["units"]["curator"]["debits"]
-        assert spent == []
-        await s.reading("g-2", "1")  # readings are still collected
-        assert not (await stop(s, "/v1/curators/g-2/stop", stopped=False))["stopped"]
-        second = s.open(query(), start=START + HOUR)
-        await s.take_part()
-        assert len(s.world.members(second)) == 3
+async def test_one_curator_of_a_host_stops_and_starts_again(s: Site) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("gateway", ["g-1", "g-2", "g-3"])
+    answer = await stop(s, "/v1/curators/g-2/stop")
+    assert answer["stopped"]
+    assert answer["by"]["operator"] is not None
+    first = s.open(query())
+    await s.take_part()
+    members = s.world.members(first)
+    assert len(members) == 2
+    assert await grounds(s, "g-2") == ["stopped"]
+    assert await grounds(s, "g-1") == []
+    spent = (await s.get("/v1/curators/g-2/budget"))["units"]["curator"]["debits"]
+    assert spent == []
+    await s.reading("g-2", "1")  # readings are still collected
+    assert not (await stop(s, "/v1/curators/g-2/stop", stopped=False))["stopped"]
+    second = s.open(query(), start=START + HOUR)
+    await s.take_part()
+    assert len(s.world.members(second)) == 3
 
 
 async def test_a_whole_process_stops_and_stays_so_over_a_restart(site: OpenSite) -> None:
@@ -105,33 +104,31 @@ async def test_what_was_sealed_and_not_sent_is_never_sent(site: OpenSite, party:
         assert len(s.world.members(descriptor)) == sent
 
 
-async def test_each_takes_back_only_its_own_stop(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gateway", ["g-1", "g-2"])
-        owner = await owner_of(s, "g-1")
-        path = "/v1/curators/g-1/stop"
-        await stop(s, path, headers=owner)
-        assert (await stop(s, path, stopped=False))["stopped"]  # the operator cannot undo it
-        await stop(s, path)
-        left = await stop(s, path, stopped=False, headers=owner)
-        assert left["stopped"]
-        assert left["by"]["owner"] is None
-        descriptor = s.open(query())
-        await s.take_part()
-        assert len(world.members(descriptor)) == 1
-        assert not (await stop(s, path, stopped=False))["stopped"]
+async def test_each_takes_back_only_its_own_stop(s: Site, world: FakeWorld) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("gateway", ["g-1", "g-2"])
+    owner = await owner_of(s, "g-1")
+    path = "/v1/curators/g-1/stop"
+    await stop(s, path, headers=owner)
+    assert (await stop(s, path, stopped=False))["stopped"]  # the operator cannot undo it
+    await stop(s, path)
+    left = await stop(s, path, stopped=False, headers=owner)
+    assert left["stopped"]
+    assert left["by"]["owner"] is None
+    descriptor = s.open(query())
+    await s.take_part()
+    assert len(world.members(descriptor)) == 1
+    assert not (await stop(s, path, stopped=False))["stopped"]
 
 
-async def test_an_owner_stops_nobody_else(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gateway", ["g-1", "g-2"])
-        headers = await owner_of(s, "g-1")
-        for path in ("/v1/stop", "/v1/curators/g-2/stop", "/v1/curators/nobody/stop"):
-            await stop(s, path, status=403, headers=headers)
-            await s.request("GET", path, status=403, headers=headers)
-        assert not (await s.get("/v1/curators/g-2/stop"))["stopped"]
-        await stop(s, "/v1/curators/nobody/stop", status=404)
-        for body in ({}, {"stopped": "yes"}, {"stopped": True, "more": 1}, []):
-            await s.request("PUT", "/v1/stop", body, 422)
-        assert not (await s.get("/v1/stop"))["stopped"]
+async def test_an_owner_stops_nobody_else(s: Site) -> None:
+    await s.enrol("gateway", ["g-1", "g-2"])
+    headers = await owner_of(s, "g-1")
+    for path in ("/v1/stop", "/v1/curators/g-2/stop", "/v1/curators/nobody/stop"):
+        await stop(s, path, status=403, headers=headers)
+        await s.request("GET", path, status=403, headers=headers)
+    assert not (await s.get("/v1/curators/g-2/stop"))["stopped"]
+    await stop(s, "/v1/curators/nobody/stop", status=404)
+    for body in ({}, {"stopped": "yes"}, {"stopped": True, "more": 1}, []):
+        await s.request("PUT", "/v1/stop", body, 422)
+    assert not (await s.get("/v1/stop"))["stopped"]

@@ -12,7 +12,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from curator.participation.windows import Windows
 from curator.store import parties
-from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, Site, query
+from tests.curator.conftest import HOUR, OPEN, PLAIN, START, Site, query
 from tests.curator.double import FakeWorld
 
 NAMES = [f"meter-{number:02d}" for number in range(30)]
@@ -38,30 +38,29 @@ async def with_readings(s: Site) -> None:
 
 @pytest.mark.parametrize("reach", [1000, 7])
 async def test_each_round_gets_the_readings_that_it_would_read_alone(
-    site: OpenSite, world: FakeWorld, reach: int
+    s: Site, world: FakeWorld, reach: int
 ) -> None:
-    async with site() as s:
-        await with_readings(s)
-        asked = [
-            query(PLAIN, name="one", max_readings=1),
-            query(PLAIN, name="all", max_readings=10),
-            query(PLAIN, name="another", max_readings=10),
-        ]
-        descriptors = [s.open(each) for each in asked]
-        descriptors.append(s.open(asked[1], start=START - HOUR))
-        database = part_of(s.app, Database)
-        windows = Windows(database)
-        first = await first_key(s)
-        scans = []
-        for descriptor in descriptors:
-            source = replace(await windows.source(descriptor), reach=reach)
-            groups = range(first, first + len(NAMES), 5)
-            scans += [(source, (start, start + 5)) for start in groups]
-        scans.append((scans[0][0], (first, first)))
-        together = await asyncio.gather(*(windows.load(*each) for each in scans))
-        for (source, keys), found in zip(scans, together, strict=True):
-            async with database.reading() as transaction:
-                alone = await source.load(transaction, keys)
-            for name in ("curator", "quantity", "offset"):
-                assert np.array_equal(getattr(alone, name), getattr(found, name)), (keys, name)
-        assert sum(each.curator.size for each in together) > 0
+    await with_readings(s)
+    asked = [
+        query(PLAIN, name="one", max_readings=1),
+        query(PLAIN, name="all", max_readings=10),
+        query(PLAIN, name="another", max_readings=10),
+    ]
+    descriptors = [s.open(each) for each in asked]
+    descriptors.append(s.open(asked[1], start=START - HOUR))
+    database = part_of(s.app, Database)
+    windows = Windows(database)
+    first = await first_key(s)
+    scans = []
+    for descriptor in descriptors:
+        source = replace(await windows.source(descriptor), reach=reach)
+        groups = range(first, first + len(NAMES), 5)
+        scans += [(source, (start, start + 5)) for start in groups]
+    scans.append((scans[0][0], (first, first)))
+    together = await asyncio.gather(*(windows.load(*each) for each in scans))
+    for (source, keys), found in zip(scans, together, strict=True):
+        async with database.reading() as transaction:
+            alone = await source.load(transaction, keys)
+        for name in ("curator", "quantity", "offset"):
+            assert np.array_equal(getattr(alone, name), getattr(found, name)), (keys, name)
+    assert sum(each.curator.size for each in together) > 0

@@ -11,7 +11,7 @@ import pytest
 
 from cli.meter_file import MeterFile
 from curator.files.devices.dsmr import checksums
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -73,45 +73,43 @@ def test_the_checksum_is_the_standards() -> None:
     assert checksums([b"123456789", b"", b"!"]) == [crc16(b"123456789"), 0, crc16(b"!")]
 
 
-async def test_a_stream(site: OpenSite) -> None:
+async def test_a_stream(s: Site) -> None:
     body = b"".join(STREAM)
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "", body)
-        assert found["taken_for"] == "DSMR telegrams: from / to ! and a CRC16"
-        assert (found["accepted"], found["rejected"]) == (3 * 10 + 2, 0)
-        quantities = {name: [(d, t, q) for d, t, q in await rows(s, name)] for name in REGISTERS}
-        # Independent: differences of the totals in the text.
-        low, high = (
-            [Decimal(value.decode()) for value in re.findall(code, body)]
-            for code in (rb"1-0:1.8.1\((.*)\*kWh", rb"1-0:1.8.2\((.*)\*kWh")
-        )
-        used = low[-1] - low[0] + high[-1] - high[0]
-        assert sum(q for *_, q in quantities["energy_import"]) == used * 10**12
-        assert sum(q for *_, q in quantities["1-0:1.8.2"]) == Decimal("0.125") * 10**12
-        assert sum(q for *_, q in quantities["energy_export"]) == 0
-        begin = datetime(2025, 12, 31, 11, tzinfo=UTC)
-        assert [t for _, t, _ in quantities["power_import"]] == [
-            begin + timedelta(seconds=10 * k) for k in range(3)
-        ]
-        assert {d for d, *_ in quantities["power_import"]} == {"E0000000000000001"}
-        assert quantities["gas"] == [("2222ABCD123456789", begin - timedelta(hours=1), 500_000_000)]
-        assert (await upload(s, "", body))["accepted"] == 0
-        assert (await upload(s, "", body.replace(b"\r\n", b"\n")))["accepted"] == 0
+    await s.enrol("house")
+    found = await upload(s, "", body)
+    assert found["taken_for"] == "DSMR telegrams: from / to ! and a CRC16"
+    assert (found["accepted"], found["rejected"]) == (3 * 10 + 2, 0)
+    quantities = {name: [(d, t, q) for d, t, q in await rows(s, name)] for name in REGISTERS}
+    # Independent: differences of the totals in the text.
+    low, high = (
+        [Decimal(value.decode()) for value in re.findall(code, body)]
+        for code in (rb"1-0:1.8.1\((.*)\*kWh", rb"1-0:1.8.2\((.*)\*kWh")
+    )
+    used = low[-1] - low[0] + high[-1] - high[0]
+    assert sum(q for *_, q in quantities["energy_import"]) == used * 10**12
+    assert sum(q for *_, q in quantities["1-0:1.8.2"]) == Decimal("0.125") * 10**12
+    assert sum(q for *_, q in quantities["energy_export"]) == 0
+    begin = datetime(2025, 12, 31, 11, tzinfo=UTC)
+    assert [t for _, t, _ in quantities["power_import"]] == [
+        begin + timedelta(seconds=10 * k) for k in range(3)
+    ]
+    assert {d for d, *_ in quantities["power_import"]} == {"E0000000000000001"}
+    assert quantities["gas"] == [("2222ABCD123456789", begin - timedelta(hours=1), 500_000_000)]
+    assert (await upload(s, "", body))["accepted"] == 0
+    assert (await upload(s, "", body.replace(b"\r\n", b"\n")))["accepted"] == 0
 
 
-async def test_the_hour_that_comes_twice(site: OpenSite) -> None:
+async def test_the_hour_that_comes_twice(s: Site) -> None:
     body = telegram("251026023000S", gas=("251026020000S", "1.0"))
     body += telegram("251026023000W", gas=("251026020000W", "2.0"))
-    async with site() as s:
-        await s.enrol("house")
-        await upload(s, "", body)
-        times = [at for _, at, _ in await rows(s, "power_import")]
-        assert times == [datetime(2025, 10, 26, hour, 30, tzinfo=UTC) for hour in (0, 1)]
-        assert (await upload(s, "timezone=Europe/Amsterdam", body))["accepted"] == 0
-        found = await upload(s, "timezone=Europe/Athens", body)
-        assert {e["element"] for e in found["errors"]} == {"0-0:1.0.0"}
-        assert "does not have then" in found["errors"][0]["detail"]
+    await s.enrol("house")
+    await upload(s, "", body)
+    times = [at for _, at, _ in await rows(s, "power_import")]
+    assert times == [datetime(2025, 10, 26, hour, 30, tzinfo=UTC) for hour in (0, 1)]
+    assert (await upload(s, "timezone=Europe/Amsterdam", body))["accepted"] == 0
+    found = await upload(s, "timezone=Europe/Athens", body)
+    assert {e["element"] for e in found["errors"]} == {"0-0:1.0.0"}
+    assert "does not have then" in found["errors"][0]["detail"]
 
 
 BAD = [
@@ -129,41 +127,38 @@ BAD = [
 
 @pytest.mark.parametrize(("bad", "line", "element", "detail"), BAD)
 async def test_a_bad_telegram_spoils_no_other(
-    site: OpenSite, bad: bytes, line: int, element: str | None, detail: str
+    s: Site, bad: bytes, line: int, element: str | None, detail: str
 ) -> None:
     good = telegram("251231120030W", "100.0", "200.0", ("251231120000W", "1.0"))
     before = good.count(b"\n")
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "form=dsmr", good + bad + STREAM[1])
-        assert any(
-            (e["line"], e.get("element")) == (before + line, element) and detail in e["detail"]
-            for e in found["errors"]
-        ), found["errors"]
-        states = [q for *_, q in await rows(s, "power_import")]
-        assert states.count(193 * 10**9) >= 2
-        assert not set(states) - {193 * 10**9}
-        if element == "1-0:1.8.1" and "form" in detail:  # no sum of some tariffs only
-            assert len(await rows(s, "1-0:1.8.2")) - len(await rows(s, "energy_import")) == 1
+    await s.enrol("house")
+    found = await upload(s, "form=dsmr", good + bad + STREAM[1])
+    assert any(
+        (e["line"], e.get("element")) == (before + line, element) and detail in e["detail"]
+        for e in found["errors"]
+    ), found["errors"]
+    states = [q for *_, q in await rows(s, "power_import")]
+    assert states.count(193 * 10**9) >= 2
+    assert not set(states) - {193 * 10**9}
+    if element == "1-0:1.8.1" and "form" in detail:  # no sum of some tariffs only
+        assert len(await rows(s, "1-0:1.8.2")) - len(await rows(s, "energy_import")) == 1
 
 
-async def test_what_has_no_telegram_is_refused(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "form=dsmr", b"100,NEM12,2025,A,B\r\n", 422)
-        assert "there is no telegram" in found["detail"]
-        assert found["import"]["taken_for"] == (
-            "DSMR telegrams, as given; but it looks like NEM12: it begins with 100,NEM12"
-        )
+async def test_what_has_no_telegram_is_refused(s: Site) -> None:
+    await s.enrol("house")
+    found = await upload(s, "form=dsmr", b"100,NEM12,2025,A,B\r\n", 422)
+    assert "there is no telegram" in found["detail"]
+    assert found["import"]["taken_for"] == (
+        "DSMR telegrams, as given; but it looks like NEM12: it begins with 100,NEM12"
+    )
 
 
-async def test_a_table_names_the_curator(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, "", STREAM[0])
-        assert (found["accepted"], found["rejected"]) == (0, 11)
-        points = "usage_points=%7B%22E0000000000000001%22%3A%22g-2%22%7D"
-        assert (await upload(s, points, STREAM[0]))["accepted"] == 11
+async def test_a_table_names_the_curator(s: Site) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, "", STREAM[0])
+    assert (found["accepted"], found["rejected"]) == (0, 11)
+    points = "usage_points=%7B%22E0000000000000001%22%3A%22g-2%22%7D"
+    assert (await upload(s, points, STREAM[0]))["accepted"] == 11
 
 
 def test_a_dry_run(tmp_path: Path) -> None:

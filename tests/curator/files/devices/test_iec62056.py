@@ -9,7 +9,7 @@ from operator import xor
 
 import pytest
 
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -30,37 +30,35 @@ def checked(body: str) -> bytes:
     return HEAD.encode() + b"\x02" + block + bytes([reduce(xor, block)]) + b"\r\n"
 
 
-async def test_a_list(site: OpenSite) -> None:
+async def test_a_list(s: Site) -> None:
     body = checked(readout()) + checked(readout("012346.178", "121515"))
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, ZURICH, body)
-        assert (found["accepted"], found["rejected"]) == (8, 0), found
-        assert found["taken_for"].startswith("IEC 62056-21")
-        at = datetime(2025, 11, 30, 11, 0, 15, tzinfo=UTC)
-        used = int((Decimal("012346.178") - Decimal("012345.678")) * 10**12)
-        assert await rows(s) == [("00123456", at, used)]
-        assert [q for *_, q in await rows(s, "1-0:32.7.0")] == [2304 * 10**8] * 2
-        plain = (HEAD + readout() + "!\r\n").replace("\r\n", "\n").encode()
-        for again in (plain, readout().encode() + b"!\r\n"):
-            assert (await upload(s, ZURICH, again))["duplicates"] == 4
+    await s.enrol("house")
+    found = await upload(s, ZURICH, body)
+    assert (found["accepted"], found["rejected"]) == (8, 0), found
+    assert found["taken_for"].startswith("IEC 62056-21")
+    at = datetime(2025, 11, 30, 11, 0, 15, tzinfo=UTC)
+    used = int((Decimal("012346.178") - Decimal("012345.678")) * 10**12)
+    assert await rows(s) == [("00123456", at, used)]
+    assert [q for *_, q in await rows(s, "1-0:32.7.0")] == [2304 * 10**8] * 2
+    plain = (HEAD + readout() + "!\r\n").replace("\r\n", "\n").encode()
+    for again in (plain, readout().encode() + b"!\r\n"):
+        assert (await upload(s, ZURICH, again))["duplicates"] == 4
 
 
-async def test_no_time_is_guessed(site: OpenSite) -> None:
+async def test_no_time_is_guessed(s: Site) -> None:
     body = b"/ISk5ME382\r\n1-0:1.8.0*255(0001.5*kWh)\r\n!\r\n"
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, ZURICH, body)
-        assert (found["accepted"], found["rejected"]) == (0, 1)
-        assert "give read_at" in found["errors"][0]["detail"]
-        found = await upload(s, "read_at=2025-11-30T12:00:00Z", body)
-        assert found["accepted"] == 1
-        found = await upload(s, "", checked(readout()))
-        assert {e["detail"] for e in found["errors"]} == {
-            "the time has no offset, and no timezone is given"
-        }
-        twice = checked(readout(clock="023000", date="251026"))
-        assert "twice" in (await upload(s, ZURICH, twice))["errors"][0]["detail"]
+    await s.enrol("house")
+    found = await upload(s, ZURICH, body)
+    assert (found["accepted"], found["rejected"]) == (0, 1)
+    assert "give read_at" in found["errors"][0]["detail"]
+    found = await upload(s, "read_at=2025-11-30T12:00:00Z", body)
+    assert found["accepted"] == 1
+    found = await upload(s, "", checked(readout()))
+    assert {e["detail"] for e in found["errors"]} == {
+        "the time has no offset, and no timezone is given"
+    }
+    twice = checked(readout(clock="023000", date="251026"))
+    assert "twice" in (await upload(s, ZURICH, twice))["errors"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +72,11 @@ async def test_no_time_is_guessed(site: OpenSite) -> None:
         ("251026023000S", 0),
     ],
 )
-async def test_a_season_decides(site: OpenSite, stamp: str, hour: int) -> None:
+async def test_a_season_decides(s: Site, stamp: str, hour: int) -> None:
     body = f"/ISk5ME382\r\n0-0:1.0.0({stamp})\r\n32.7.0(1*V)\r\n!\r\n".encode()
-    async with site() as s:
-        await s.enrol("house")
-        await upload(s, ZURICH, body)
-        assert [at.hour for _, at, _ in await rows(s, "1-0:32.7.0")] == [hour]
+    await s.enrol("house")
+    await upload(s, ZURICH, body)
+    assert [at.hour for _, at, _ in await rows(s, "1-0:32.7.0")] == [hour]
 
 
 def profile(values: list[str], code: str = "1.29.0", unit: str = "kWh") -> bytes:
@@ -88,20 +85,19 @@ def profile(values: list[str], code: str = "1.29.0", unit: str = "kWh") -> bytes
     return f"{HEAD}0.0.0(00123456)\r\n{head}{rows_of}!\r\n".encode()
 
 
-async def test_a_load_profile(site: OpenSite) -> None:
+async def test_a_load_profile(s: Site) -> None:
     values = ["0.250", "0.375", "1.5"]
     begin = datetime(2025, 11, 29, 23, tzinfo=UTC)
-    async with site() as s:
-        await s.enrol("house")
-        refused = await upload(s, ZURICH, profile(values), 422)
-        assert refused["errors"][0]["pointer"] == "/stamp"
-        found = await upload(s, ZURICH + "&stamp=end", profile(values))
-        assert (found["accepted"], found["rejected"]) == (3, 0)
-        stored = await rows(s)
-        assert [at for _, at, _ in stored] == [begin + timedelta(minutes=15 * k) for k in range(3)]
-        assert sum(q for *_, q in stored) == sum(map(Decimal, values)) * 10**12
-        power = profile(["1.0", "1.5", "6"], "1.5.0", "kW")  # a quarter of each is in kWh
-        assert (await upload(s, ZURICH + "&stamp=end", power))["duplicates"] == 3
+    await s.enrol("house")
+    refused = await upload(s, ZURICH, profile(values), 422)
+    assert refused["errors"][0]["pointer"] == "/stamp"
+    found = await upload(s, ZURICH + "&stamp=end", profile(values))
+    assert (found["accepted"], found["rejected"]) == (3, 0)
+    stored = await rows(s)
+    assert [at for _, at, _ in stored] == [begin + timedelta(minutes=15 * k) for k in range(3)]
+    assert sum(q for *_, q in stored) == sum(map(Decimal, values)) * 10**12
+    power = profile(["1.0", "1.5", "6"], "1.5.0", "kW")  # a quarter of each is in kWh
+    assert (await upload(s, ZURICH + "&stamp=end", power))["duplicates"] == 3
 
 
 @pytest.mark.parametrize(
@@ -116,9 +112,8 @@ async def test_a_load_profile(site: OpenSite) -> None:
         (profile(["1)(2", "1"]), "the row has 3 values, and P.01 names 2"),
     ],
 )
-async def test_a_damaged_list_stores_nothing(site: OpenSite, body: bytes, detail: str) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, f"form=iec62056&stamp=end&{ZURICH}", body, 422)
-        assert detail in found["detail"]
-        assert await rows(s) == []
+async def test_a_damaged_list_stores_nothing(s: Site, body: bytes, detail: str) -> None:
+    await s.enrol("house")
+    found = await upload(s, f"form=iec62056&stamp=end&{ZURICH}", body, 422)
+    assert detail in found["detail"]
+    assert await rows(s) == []

@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from tests.curator.conftest import START, OpenSite
+from tests.curator.conftest import START, OpenSite, Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -68,27 +68,26 @@ BAD_RECORDS = [
 
 @pytest.mark.parametrize(("record", "pointer", "detail"), BAD_RECORDS)
 async def test_a_bad_record_spoils_no_other(
-    site: OpenSite, record: dict[str, Any], pointer: str, detail: str
+    s: Site, record: dict[str, Any], pointer: str, detail: str
 ) -> None:
     base = {"bn": "house/", "bt": BEGIN, "bu": "kWh", "n": "energy_import", "v": 1}
     pack = [base, {"n": "energy_import", **record}, {"n": "energy_import", "t": 900, "v": 2}]
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "form=senml", json.dumps(pack).encode())
-        assert (found["accepted"], found["rejected"]) == (2, 1)
-        assert found["errors"][0]["element"] in ("record 2", "v")
-        assert detail in found["errors"][0]["detail"]
-        answer = await s.client.post(
-            "/v1/readings",
-            content=json.dumps(pack),
-            headers={"Content-Type": "application/senml+json"},
-        )
-        statuses = [item["status"] for item in answer.json()["items"]]
-        assert statuses == ["duplicate", "rejected", "duplicate"]
-        problem = answer.json()["items"][1]["problem"]
-        assert (problem["pointer"] == pointer or pointer == "/u") and (
-            detail in problem["detail"] or pointer == "/u"
-        )
+    await s.enrol("house")
+    found = await upload(s, "form=senml", json.dumps(pack).encode())
+    assert (found["accepted"], found["rejected"]) == (2, 1)
+    assert found["errors"][0]["element"] in ("record 2", "v")
+    assert detail in found["errors"][0]["detail"]
+    answer = await s.client.post(
+        "/v1/readings",
+        content=json.dumps(pack),
+        headers={"Content-Type": "application/senml+json"},
+    )
+    statuses = [item["status"] for item in answer.json()["items"]]
+    assert statuses == ["duplicate", "rejected", "duplicate"]
+    problem = answer.json()["items"][1]["problem"]
+    assert (problem["pointer"] == pointer or pointer == "/u") and (
+        detail in problem["detail"] or pointer == "/u"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,33 +102,31 @@ async def test_a_bad_record_spoils_no_other(
         (cbor2.dumps(PACK)[:-3], "the CBOR is damaged or cut off"),
     ],
 )
-async def test_a_damaged_list_stores_nothing(site: OpenSite, body: bytes, detail: str) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        assert detail in (await upload(s, "form=senml", body, 422))["detail"]
-        assert await rows(s, "gas") == await rows(s) == []
+async def test_a_damaged_list_stores_nothing(s: Site, body: bytes, detail: str) -> None:
+    await s.enrol("house")
+    assert detail in (await upload(s, "form=senml", body, 422))["detail"]
+    assert await rows(s, "gas") == await rows(s) == []
 
 
-async def test_relative_times(site: OpenSite) -> None:
+async def test_relative_times(s: Site) -> None:
     """A state may be of now; an amount may not; in a file now is not known."""
     media = {"Content-Type": "application/senml+json"}
     body = b'[{"n":"power_import","u":"W","v":5,"t":-10},{"n":"energy_import","u":"Wh","v":5}]'
-    async with site() as s:
-        await s.enrol("house")
-        answer = await s.client.post("/v1/readings", content=body, headers=media)
-        first, second = answer.json()["items"]
-        assert (first["status"], second["problem"]["pointer"]) == ("accepted", "/t")
-        stored = await rows(s, "power_import")
-        assert stored[0][1] == s.clock.now() - timedelta(seconds=10)
-        total = await s.client.post(
-            "/v1/readings?kind=total_increasing&register=energy_export",
-            content=b'[{"n":"m-1","u":"Wh","v":5}]',
-            headers=media,
-        )
-        assert total.json()["items"][0]["status"] == "accepted"
-        found = await upload(s, "", body)
-        assert (found["accepted"], found["rejected"]) == (0, 2)
-        assert "relative" in found["errors"][0]["detail"]
+    await s.enrol("house")
+    answer = await s.client.post("/v1/readings", content=body, headers=media)
+    first, second = answer.json()["items"]
+    assert (first["status"], second["problem"]["pointer"]) == ("accepted", "/t")
+    stored = await rows(s, "power_import")
+    assert stored[0][1] == s.clock.now() - timedelta(seconds=10)
+    total = await s.client.post(
+        "/v1/readings?kind=total_increasing&register=energy_export",
+        content=b'[{"n":"m-1","u":"Wh","v":5}]',
+        headers=media,
+    )
+    assert total.json()["items"][0]["status"] == "accepted"
+    found = await upload(s, "", body)
+    assert (found["accepted"], found["rejected"]) == (0, 2)
+    assert "relative" in found["errors"][0]["detail"]
 
 
 # --- InfluxDB line protocol ----------------------------------------------------------------------
@@ -146,22 +143,21 @@ W,domain=sensor,entity_id=roof value=99 {NS + 900 * 10**9}
 INFLUX = "unit=kWh&measurement=kWh&device_column=entity_id&curator=house"
 
 
-async def test_line_protocol(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, INFLUX, LINES.encode())
-        assert found["taken_for"].startswith("InfluxDB line protocol")
-        assert (found["accepted"], found["duplicates"], found["rejected"]) == (3, 1, 0), found
-        stored = await rows(s)
-        assert sum(q for *_, q in stored) == Decimal("2.75") * 10**12
-        assert {(d, at) for d, at, _ in stored} == {
-            ("heat pump", START),
-            ("heat pump", START + timedelta(minutes=15)),
-            ("roof", START),
-        }
-        seconds = f"kWh,entity_id=roof value=2 {BEGIN}\n".encode()
-        assert (await upload(s, INFLUX + "&precision=s", seconds))["duplicates"] == 1
-        assert (await upload(s, INFLUX, seconds))["rejected"] == 1  # nanoseconds: 1970
+async def test_line_protocol(s: Site) -> None:
+    await s.enrol("house")
+    found = await upload(s, INFLUX, LINES.encode())
+    assert found["taken_for"].startswith("InfluxDB line protocol")
+    assert (found["accepted"], found["duplicates"], found["rejected"]) == (3, 1, 0), found
+    stored = await rows(s)
+    assert sum(q for *_, q in stored) == Decimal("2.75") * 10**12
+    assert {(d, at) for d, at, _ in stored} == {
+        ("heat pump", START),
+        ("heat pump", START + timedelta(minutes=15)),
+        ("roof", START),
+    }
+    seconds = f"kWh,entity_id=roof value=2 {BEGIN}\n".encode()
+    assert (await upload(s, INFLUX + "&precision=s", seconds))["duplicates"] == 1
+    assert (await upload(s, INFLUX, seconds))["rejected"] == 1  # nanoseconds: 1970
 
 
 @pytest.mark.parametrize(
@@ -176,12 +172,11 @@ async def test_line_protocol(site: OpenSite) -> None:
         (f"kWh,entity_id=a value=1 {NS * 2}", "in the future"),
     ],
 )
-async def test_a_bad_point(site: OpenSite, line: str, detail: str) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "form=influx&" + INFLUX, f"{line}\n{LINES}".encode())
-        assert (found["accepted"], found["rejected"]) == (3, 1)
-        assert (found["errors"][0]["line"], detail in found["errors"][0]["detail"]) == (1, True)
+async def test_a_bad_point(s: Site, line: str, detail: str) -> None:
+    await s.enrol("house")
+    found = await upload(s, "form=influx&" + INFLUX, f"{line}\n{LINES}".encode())
+    assert (found["accepted"], found["rejected"]) == (3, 1)
+    assert (found["errors"][0]["line"], detail in found["errors"][0]["detail"]) == (1, True)
 
 
 # --- Home Assistant ------------------------------------------------------------------------------
@@ -196,38 +191,36 @@ def hour(k: int, **values: Any) -> dict[str, Any]:
     return {"start": start.isoformat(), "end": (start + timedelta(hours=1)).isoformat(), **values}
 
 
-async def test_statistics(site: OpenSite) -> None:
+async def test_statistics(s: Site) -> None:
     changes = [hour(k, change=round(0.1 * k, 1) if k != 2 else None, sum=None) for k in range(5)]
     content = {"service_response": {"statistics": statistics(heat=changes)}}
     body = json.dumps(content).encode()
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "unit=kWh", body)
-        assert found["taken_for"].startswith("Home Assistant's statistics")
-        assert (found["accepted"], found["rejected"]) == (4, 0)
-        independent = sum(Decimal(repr(row["change"])) for row in changes if row["change"])
-        assert sum(q for *_, q in await rows(s)) == independent * 10**12
-        assert (await rows(s))[0][:2] == ("sensor.heat", START - timedelta(days=1))
+    await s.enrol("house")
+    found = await upload(s, "unit=kWh", body)
+    assert found["taken_for"].startswith("Home Assistant's statistics")
+    assert (found["accepted"], found["rejected"]) == (4, 0)
+    independent = sum(Decimal(repr(row["change"])) for row in changes if row["change"])
+    assert sum(q for *_, q in await rows(s)) == independent * 10**12
+    assert (await rows(s))[0][:2] == ("sensor.heat", START - timedelta(days=1))
 
 
-async def test_sums_are_counters_at_the_end_of_the_hour(site: OpenSite) -> None:
+async def test_sums_are_counters_at_the_end_of_the_hour(s: Site) -> None:
     first = int((START - timedelta(days=1)).timestamp() * 1000)
     listed = [
         {"start": first + k * 3_600_000, "end": first + (k + 1) * 3_600_000, "sum": total}
         for k, total in enumerate([10, 12.5, 13])
     ]
     body = json.dumps({"id": 1, "type": "result", "result": statistics(gas=listed)}).encode()
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "unit=m3&register=gas", body)
-        assert (found["accepted"], found["rejected"]) == (3, 0)
-        assert [(at, q) for _, at, q in await rows(s, "gas")] == [
-            (START - timedelta(hours=23), 2_500_000_000),
-            (START - timedelta(hours=22), 500_000_000),
-        ]
-        power = {"statistics": statistics(power=[hour(0, mean=12.5), hour(1, mean=None)])}
-        states = "unit=W&register=power_import"
-        assert (await upload(s, states, json.dumps(power).encode()))["accepted"] == 1
+    await s.enrol("house")
+    found = await upload(s, "unit=m3&register=gas", body)
+    assert (found["accepted"], found["rejected"]) == (3, 0)
+    assert [(at, q) for _, at, q in await rows(s, "gas")] == [
+        (START - timedelta(hours=23), 2_500_000_000),
+        (START - timedelta(hours=22), 500_000_000),
+    ]
+    power = {"statistics": statistics(power=[hour(0, mean=12.5), hour(1, mean=None)])}
+    states = "unit=W&register=power_import"
+    assert (await upload(s, states, json.dumps(power).encode()))["accepted"] == 1
 
 
 @pytest.mark.parametrize(
@@ -244,16 +237,15 @@ async def test_sums_are_counters_at_the_end_of_the_hour(site: OpenSite) -> None:
         ({"result": {}}, "no lists of statistics", 422),
     ],
 )
-async def test_bad_statistics(site: OpenSite, content: Any, detail: str, status: int) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        body = json.dumps(content).encode()
-        found = await upload(s, "form=home-assistant&unit=kWh", body, status)
-        words = found["errors"][0]["detail"] if status == 200 else found["detail"]
-        assert detail in words
-        cut = json.dumps({"result": statistics(a=[hour(0, change=1)])}).encode()[:-2]
-        await upload(s, "form=home-assistant&unit=kWh", cut, 422)
-        assert await rows(s) == []
+async def test_bad_statistics(s: Site, content: Any, detail: str, status: int) -> None:
+    await s.enrol("house")
+    body = json.dumps(content).encode()
+    found = await upload(s, "form=home-assistant&unit=kWh", body, status)
+    words = found["errors"][0]["detail"] if status == 200 else found["detail"]
+    assert detail in words
+    cut = json.dumps({"result": statistics(a=[hour(0, change=1)])}).encode()[:-2]
+    await upload(s, "form=home-assistant&unit=kWh", cut, 422)
+    assert await rows(s) == []
 
 
 def test_times_are_those_of_the_tests() -> None:

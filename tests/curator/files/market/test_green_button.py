@@ -35,28 +35,26 @@ async def upload(s: Site, body: str | bytes, status: int = 200, **parameters: st
 
 @pytest.mark.parametrize(("pack", "types_last"), [(bytes, False), (gzip.compress, True)])
 async def test_a_feed_is_stored_and_summed(
-    site: OpenSite, world: FakeWorld, pack: Callable[[bytes], bytes], types_last: bool
+    s: Site, world: FakeWorld, pack: Callable[[bytes], bytes], types_last: bool
 ) -> None:
     feed = FeedFile([Meter("p-1", [100, 200, 300, -50], START)], types_last=types_last)
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("house")
-        found = await upload(s, pack(feed.text().encode()), import_id="one")
-        assert found["state"] == "done"
-        assert (found["accepted"], found["rejected"], found["errors"]) == (4, 0, [])
-        assert found["lines"] == feed.text().count("\n")
-        assert await s.get("/v1/readings/imports/one") == found
-        assert await rows(s) == [
-            ("p-1", START + n * QUARTER, value * 10**9)
-            for n, value in enumerate([100, 200, 300, -50])
-        ]
-        again = await upload(s, feed.text())
-        assert (again["accepted"], again["duplicates"]) == (0, 4)
-        other = await upload(s, feed.text().replace("<value>200<", "<value>201<"))
-        assert (other["duplicates"], other["conflicts"]) == (3, 1)
-        descriptor = s.open(query(PLAIN, bounds=["-5", "5"]))
-        await s.take_part()
-        assert world.result(descriptor) == {"sum": "0.55"}
+    await s.policy(**OPEN)
+    await s.enrol("house")
+    found = await upload(s, pack(feed.text().encode()), import_id="one")
+    assert found["state"] == "done"
+    assert (found["accepted"], found["rejected"], found["errors"]) == (4, 0, [])
+    assert found["lines"] == feed.text().count("\n")
+    assert await s.get("/v1/readings/imports/one") == found
+    assert await rows(s) == [
+        ("p-1", START + n * QUARTER, value * 10**9) for n, value in enumerate([100, 200, 300, -50])
+    ]
+    again = await upload(s, feed.text())
+    assert (again["accepted"], again["duplicates"]) == (0, 4)
+    other = await upload(s, feed.text().replace("<value>200<", "<value>201<"))
+    assert (other["duplicates"], other["conflicts"]) == (3, 1)
+    descriptor = s.open(query(PLAIN, bounds=["-5", "5"]))
+    await s.take_part()
+    assert world.result(descriptor) == {"sum": "0.55"}
 
 
 CODES: list[tuple[dict[str, str], str, int]] = [
@@ -79,32 +77,29 @@ CODES: list[tuple[dict[str, str], str, int]] = [
 ]
 
 
-async def test_codes_become_registers_and_units(site: OpenSite) -> None:
+async def test_codes_become_registers_and_units(s: Site) -> None:
     meters = [Meter(f"p-{n}", [7], START, **changes) for n, (changes, _, _) in enumerate(CODES)]
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, FeedFile(meters).text())
-        assert (found["accepted"], found["rejected"]) == (len(CODES), 0)
-        for n, (changes, register, nano) in enumerate(CODES):
-            assert (f"p-{n}", START, nano) in await rows(s, register), changes
+    await s.enrol("house")
+    found = await upload(s, FeedFile(meters).text())
+    assert (found["accepted"], found["rejected"]) == (len(CODES), 0)
+    for n, (changes, register, nano) in enumerate(CODES):
+        assert (f"p-{n}", START, nano) in await rows(s, register), changes
 
 
-async def test_the_service_says_what_flows_where_the_type_does_not(site: OpenSite) -> None:
+async def test_the_service_says_what_flows_where_the_type_does_not(s: Site) -> None:
     feed = FeedFile([Meter("p", [7], START, uom="42", commodity="")], services={"p": "2"})
-    async with site() as s:
-        await s.enrol("house")
-        assert (await upload(s, feed.text()))["accepted"] == 1
-        assert len(await rows(s, "water")) == 1
+    await s.enrol("house")
+    assert (await upload(s, feed.text()))["accepted"] == 1
+    assert len(await rows(s, "water")) == 1
 
 
-async def test_bulk_quantities_are_counters(site: OpenSite) -> None:
+async def test_bulk_quantities_are_counters(s: Site) -> None:
     feed = FeedFile([Meter("p", [1000, 1250, -1, 1300], START, behaviour="1")])
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, feed.text())
-        assert (found["accepted"], found["rejected"]) == (3, 1)
-        assert found["errors"][0]["element"] == "IntervalReading/value"
-        assert [quantity for _, _, quantity in await rows(s)] == [250 * 10**9, 50 * 10**9]
+    await s.enrol("house")
+    found = await upload(s, feed.text())
+    assert (found["accepted"], found["rejected"]) == (3, 1)
+    assert found["errors"][0]["element"] == "IntervalReading/value"
+    assert [quantity for _, _, quantity in await rows(s)] == [250 * 10**9, 50 * 10**9]
 
 
 FEED = FeedFile(
@@ -113,47 +108,45 @@ FEED = FeedFile(
 )
 
 
-async def test_whose_a_usage_point_is(site: OpenSite) -> None:
+async def test_whose_a_usage_point_is(s: Site) -> None:
     """By the table, by its own name; one that nobody has is reported and spoils no other."""
-    async with site() as s:
-        await s.enrol("gw", ["a", "b"])
-        table = json.dumps({"p-1": "a"})
-        found = await upload(s, FEED.text(), usage_points=table)
-        assert (found["accepted"], found["rejected"]) == (2, 1)
-        assert found["unknown_curators"] == ["urn:uuid:p-3"]
-        (error,) = found["errors"]
-        assert error["element"] == "UsagePoint"
-        assert "name one" in error["detail"]
-        for name, count in (("a", 1), ("b", 1)):
-            assert (await s.get(f"/v1/curators/{name}/readings"))["accepted"] == count
-        table = json.dumps({"p-1": "a", "urn:uuid:p-2": "b", "Somewhere else": "a"})
-        assert (await upload(s, FEED.text(), usage_points=table))["accepted"] == 1
-        gone = await upload(s, FEED.text(), usage_points=json.dumps({"p-1": "nobody"}))
-        assert gone["rejected"] == 2
-        for bad in ("{", "[]", '{"p-1": "a b"}'):
-            await upload(s, FEED.text(), 422, usage_points=bad)
+    await s.enrol("gw", ["a", "b"])
+    table = json.dumps({"p-1": "a"})
+    found = await upload(s, FEED.text(), usage_points=table)
+    assert (found["accepted"], found["rejected"]) == (2, 1)
+    assert found["unknown_curators"] == ["urn:uuid:p-3"]
+    (error,) = found["errors"]
+    assert error["element"] == "UsagePoint"
+    assert "name one" in error["detail"]
+    for name, count in (("a", 1), ("b", 1)):
+        assert (await s.get(f"/v1/curators/{name}/readings"))["accepted"] == count
+    table = json.dumps({"p-1": "a", "urn:uuid:p-2": "b", "Somewhere else": "a"})
+    assert (await upload(s, FEED.text(), usage_points=table))["accepted"] == 1
+    gone = await upload(s, FEED.text(), usage_points=json.dumps({"p-1": "nobody"}))
+    assert gone["rejected"] == 2
+    for bad in ("{", "[]", '{"p-1": "a b"}'):
+        await upload(s, FEED.text(), 422, usage_points=bad)
 
 
-async def test_one_curator_for_all_and_a_token_of_its_own(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["a", "b"])
-        assert (await upload(s, FEED.text(), curator="a"))["accepted"] == 3
-        made = await s.request("POST", "/v1/tokens", {"scope": "device", "subject": "b"}, 201)
-        answer = await s.client.post(
-            "/v1/readings/import?curator=a&form=green-button",
-            content=FEED.text(),
-            headers={"Authorization": f"Bearer {made['token']}"},
-        )
-        assert answer.json()["accepted"] == 0
-        assert answer.json()["rejected"] == 3
-        answer = await s.client.post(
-            "/v1/readings/import?form=green-button",
-            files={"file": ("feed.xml", FEED.text().encode())},
-            headers={"Authorization": f"Bearer {made['token']}"},
-        )
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["accepted"] == 3
-        assert (await s.get("/v1/curators/b/readings"))["accepted"] == 3
+async def test_one_curator_for_all_and_a_token_of_its_own(s: Site) -> None:
+    await s.enrol("gw", ["a", "b"])
+    assert (await upload(s, FEED.text(), curator="a"))["accepted"] == 3
+    made = await s.request("POST", "/v1/tokens", {"scope": "device", "subject": "b"}, 201)
+    answer = await s.client.post(
+        "/v1/readings/import?curator=a&form=green-button",
+        content=FEED.text(),
+        headers={"Authorization": f"Bearer {made['token']}"},
+    )
+    assert answer.json()["accepted"] == 0
+    assert answer.json()["rejected"] == 3
+    answer = await s.client.post(
+        "/v1/readings/import?form=green-button",
+        files={"file": ("feed.xml", FEED.text().encode())},
+        headers={"Authorization": f"Bearer {made['token']}"},
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["accepted"] == 3
+    assert (await s.get("/v1/curators/b/readings"))["accepted"] == 3
 
 
 def faulty(value: object) -> str:
@@ -184,20 +177,19 @@ FAULTY: list[tuple[str, str, str]] = [
 ]
 
 
-async def test_a_bad_reading_is_reported_and_spoils_no_other(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        for number, (text, element, words) in enumerate(FAULTY):
-            found = await upload(s, text.replace("urn:uuid:p<", f"urn:uuid:p-{number}<"))
-            assert (found["accepted"], found["rejected"]) == (2, 1), words
-            (error,) = found["errors"]
-            assert error["element"] == element
-            assert words in error["detail"]
-            assert text.splitlines()[error["line"] - 1].startswith("<IntervalReading>")
-            own = [moment for name, moment, _ in await rows(s) if name == f"p-{number}"]
-            assert own == [START, START + 2 * QUARTER]
-        counts = await s.get("/v1/curators/house/readings")
-        assert counts["accepted"] == 2 * len(FAULTY)
+async def test_a_bad_reading_is_reported_and_spoils_no_other(s: Site) -> None:
+    await s.enrol("house")
+    for number, (text, element, words) in enumerate(FAULTY):
+        found = await upload(s, text.replace("urn:uuid:p<", f"urn:uuid:p-{number}<"))
+        assert (found["accepted"], found["rejected"]) == (2, 1), words
+        (error,) = found["errors"]
+        assert error["element"] == element
+        assert words in error["detail"]
+        assert text.splitlines()[error["line"] - 1].startswith("<IntervalReading>")
+        own = [moment for name, moment, _ in await rows(s) if name == f"p-{number}"]
+        assert own == [START, START + 2 * QUARTER]
+    counts = await s.get("/v1/curators/house/readings")
+    assert counts["accepted"] == 2 * len(FAULTY)
 
 
 UNSUITED: list[tuple[dict[str, str], str]] = [
@@ -213,15 +205,14 @@ UNSUITED: list[tuple[dict[str, str], str]] = [
 ]
 
 
-async def test_a_type_that_cannot_be_summed_costs_its_blocks_only(site: OpenSite) -> None:
+async def test_a_type_that_cannot_be_summed_costs_its_blocks_only(s: Site) -> None:
     odd = [Meter(f"p-{n}", [1, 2], START, **changes) for n, (changes, _) in enumerate(UNSUITED)]
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, FeedFile([*odd, Meter("p", [4], START)]).text())
-        assert (found["accepted"], found["rejected"]) == (1, 2 * len(UNSUITED))
-        for error, (_, element) in zip(found["errors"], UNSUITED, strict=True):
-            assert error["element"] == element
-            assert error["detail"].startswith(element)
+    await s.enrol("house")
+    found = await upload(s, FeedFile([*odd, Meter("p", [4], START)]).text())
+    assert (found["accepted"], found["rejected"]) == (1, 2 * len(UNSUITED))
+    for error, (_, element) in zip(found["errors"], UNSUITED, strict=True):
+        assert error["element"] == element
+        assert error["detail"].startswith(element)
 
 
 def test_links_that_lead_nowhere() -> None:
@@ -269,15 +260,14 @@ NO_FEED: list[tuple[str, str]] = [
 ]
 
 
-async def test_what_is_no_feed_stores_nothing(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        for text, words in NO_FEED:
-            found = await upload(s, text, 422)
-            assert found["type"] == "urn:tacit:problem:bad_import"
-            assert words in found["detail"]
-        assert await rows(s) == []
-        assert (await s.get("/v1/curators/house/readings"))["accepted"] == 0
+async def test_what_is_no_feed_stores_nothing(s: Site) -> None:
+    await s.enrol("house")
+    for text, words in NO_FEED:
+        found = await upload(s, text, 422)
+        assert found["type"] == "urn:tacit:problem:bad_import"
+        assert words in found["detail"]
+    assert await rows(s) == []
+    assert (await s.get("/v1/curators/house/readings"))["accepted"] == 0
 
 
 async def test_a_feed_has_a_largest_size(site: OpenSite) -> None:

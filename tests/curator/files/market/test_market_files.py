@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -32,21 +32,20 @@ NEM13 = nem13(
 )
 
 
-async def test_nem13(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "", NEM13)
-        assert found["taken_for"] == "NEM13: it begins with 100,NEM13"
-        assert (found["accepted"], found["duplicates"], found["rejected"]) == (5, 1, 0)
-        used = sum(
-            Decimal(cells[18])
-            for line in NEM13.decode().splitlines()
-            if (cells := line.split(","))[0] == "250" and cells[7] == "E"
-        )
-        stored = await rows(s)
-        assert sum(q for *_, q in stored) == used * 10**12
-        assert stored[0][:2] == ("NEM1201009:S01009:1", datetime(2025, 11, 1, 0, 30, tzinfo=UTC))
-        assert sum(q for *_, q in await rows(s, "energy_export")) == 1125 * 10**9
+async def test_nem13(s: Site) -> None:
+    await s.enrol("house")
+    found = await upload(s, "", NEM13)
+    assert found["taken_for"] == "NEM13: it begins with 100,NEM13"
+    assert (found["accepted"], found["duplicates"], found["rejected"]) == (5, 1, 0)
+    used = sum(
+        Decimal(cells[18])
+        for line in NEM13.decode().splitlines()
+        if (cells := line.split(","))[0] == "250" and cells[7] == "E"
+    )
+    stored = await rows(s)
+    assert sum(q for *_, q in stored) == used * 10**12
+    assert stored[0][:2] == ("NEM1201009:S01009:1", datetime(2025, 11, 1, 0, 30, tzinfo=UTC))
+    assert sum(q for *_, q in await rows(s, "energy_export")) == 1125 * 10**9
 
 
 @pytest.mark.parametrize(
@@ -61,16 +60,13 @@ async def test_nem13(site: OpenSite) -> None:
         (accumulated("1", "2", "1", 98), 15, "YYYYMMDDhhmm"),
     ],
 )
-async def test_a_bad_reading_of_nem13(
-    site: OpenSite, record: str, column: int, detail: str
-) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "", nem13(record))
-        assert (found["errors"][0]["line"], found["errors"][0]["element"])[0] == 2
-        assert any(
-            e["element"] == f"column {column}" and detail in e["detail"] for e in found["errors"]
-        ), found["errors"]
+async def test_a_bad_reading_of_nem13(s: Site, record: str, column: int, detail: str) -> None:
+    await s.enrol("house")
+    found = await upload(s, "", nem13(record))
+    assert (found["errors"][0]["line"], found["errors"][0]["element"])[0] == 2
+    assert any(
+        e["element"] == f"column {column}" and detail in e["detail"] for e in found["errors"]
+    ), found["errors"]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +77,10 @@ async def test_a_bad_reading_of_nem13(
         (nem13("300,20251103,1"), "line 2, column 1: the row is no record of NEM13"),
     ],
 )
-async def test_a_damaged_nem13_file_stores_nothing(
-    site: OpenSite, body: bytes, detail: str
-) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        assert detail in (await upload(s, "", body, 422))["detail"]
-        assert await rows(s) == []
+async def test_a_damaged_nem13_file_stores_nothing(s: Site, body: bytes, detail: str) -> None:
+    await s.enrol("house")
+    assert detail in (await upload(s, "", body, 422))["detail"]
+    assert await rows(s) == []
 
 
 # --- MSCONS --------------------------------------------------------------------------------------
@@ -134,31 +127,30 @@ PROFILE = [
 MSCONS = interchange(message(*PROFILE))
 
 
-async def test_a_load_profile(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "", MSCONS)
-        assert (found["accepted"], found["rejected"]) == (9, 0), found
-        independent = sum(map(Decimal, re.findall(r"QTY\+\d+:([\d.]+):KWH", MSCONS.decode())))
-        stored = await rows(s)
-        assert sum(q for *_, q in stored) == independent * 10**12
-        assert [at for _, at, _ in stored] == [BEGIN + timedelta(minutes=15 * k) for k in range(8)]
-        assert {device for device, *_ in stored} == {LOCATION}
-        assert [q for *_, q in await rows(s, "energy_export")] == [1500 * 10**9]
-        others = [
-            b"UNA:+.? '\r\n" + interchange(message(*PROFILE), "\r\n"),
-            b"UNA:+,? '" + MSCONS.replace(b":0.", b":0,").replace(b":1.5'", b":1,5'"),
-            b"UNA|*.!#~"
-            + MSCONS.replace(b"?+", b"!@")
-            .replace(b"?:", b"!#")
-            .replace(b"A?'B", b"A!~B")
-            .translate(bytes.maketrans(b":+'@", b"|*~+"))
-            .replace(b"!#", b":"),
-        ]
-        for body in others:
-            again = await upload(s, "", body)
-            assert (again["duplicates"], again["rejected"]) == (9, 0), (body[:400], again)
-        assert (await upload(s, "accept=220", MSCONS))["rejected"] == 1
+async def test_a_load_profile(s: Site) -> None:
+    await s.enrol("house")
+    found = await upload(s, "", MSCONS)
+    assert (found["accepted"], found["rejected"]) == (9, 0), found
+    independent = sum(map(Decimal, re.findall(r"QTY\+\d+:([\d.]+):KWH", MSCONS.decode())))
+    stored = await rows(s)
+    assert sum(q for *_, q in stored) == independent * 10**12
+    assert [at for _, at, _ in stored] == [BEGIN + timedelta(minutes=15 * k) for k in range(8)]
+    assert {device for device, *_ in stored} == {LOCATION}
+    assert [q for *_, q in await rows(s, "energy_export")] == [1500 * 10**9]
+    others = [
+        b"UNA:+.? '\r\n" + interchange(message(*PROFILE), "\r\n"),
+        b"UNA:+,? '" + MSCONS.replace(b":0.", b":0,").replace(b":1.5'", b":1,5'"),
+        b"UNA|*.!#~"
+        + MSCONS.replace(b"?+", b"!@")
+        .replace(b"?:", b"!#")
+        .replace(b"A?'B", b"A!~B")
+        .translate(bytes.maketrans(b":+'@", b"|*~+"))
+        .replace(b"!#", b":"),
+    ]
+    for body in others:
+        again = await upload(s, "", body)
+        assert (again["duplicates"], again["rejected"]) == (9, 0), (body[:400], again)
+    assert (await upload(s, "accept=220", MSCONS))["rejected"] == 1
 
 
 @pytest.mark.parametrize(
@@ -173,11 +165,10 @@ async def test_a_load_profile(site: OpenSite) -> None:
         (b"UNA''''''" + MSCONS, "UNA does not name different signs"),
     ],
 )
-async def test_a_damaged_message_stores_nothing(site: OpenSite, body: bytes, detail: str) -> None:
-    async with site() as s:
-        await s.enrol("house")
-        assert detail in (await upload(s, "", body, 422))["detail"]
-        assert await rows(s) == []
+async def test_a_damaged_message_stores_nothing(s: Site, body: bytes, detail: str) -> None:
+    await s.enrol("house")
+    assert detail in (await upload(s, "", body, 422))["detail"]
+    assert await rows(s) == []
 
 
 @pytest.mark.parametrize(
@@ -192,12 +183,9 @@ async def test_a_damaged_message_stores_nothing(site: OpenSite, body: bytes, det
         (["PIA+5+1-1?:3.29.0:SRW", *quarter(BEGIN, "1")], "not of energy of intervals"),
     ],
 )
-async def test_what_is_no_interval_is_reported(
-    site: OpenSite, part: list[str], detail: str
-) -> None:
+async def test_what_is_no_interval_is_reported(s: Site, part: list[str], detail: str) -> None:
     body = interchange(message("LIN+1", "PIA+5+1-1?:1.29.0:SRW", *part))
-    async with site() as s:
-        await s.enrol("house")
-        found = await upload(s, "", body)
-        assert (found["accepted"], found["rejected"]) == (0, 1)
-        assert detail in found["errors"][0]["detail"]
+    await s.enrol("house")
+    found = await upload(s, "", body)
+    assert (found["accepted"], found["rejected"]) == (0, 1)
+    assert detail in found["errors"][0]["detail"]

@@ -12,7 +12,7 @@ import pytest
 
 from cli.meter_file import MeterFile
 from curator.files.recognise import recognise
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -70,34 +70,32 @@ def independent_sums(body: bytes) -> dict[str, Decimal]:
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
-async def test_a_file(site: OpenSite, end: str) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, MAP, SAMPLE.replace(b"\r\n", end.encode()))
-        assert (found["accepted"], found["rejected"]) == (48 + 44 + 48 + 96 + 288, 4 + 288)
-        assert {e["detail"] for e in found["errors"]} == {"the quality is N: there is no value"}
-        assert [(e["line"], e["column"]) for e in found["errors"]][:4] == [
-            (5, column) for column in range(23, 27)
-        ]
-        sums: dict[str, int] = {}
-        for register in ("energy_import", "energy_export"):
-            stored = await rows(s, register)
-            for device, _, quantity in stored:
-                sums[device] = sums.get(device, 0) + quantity
-        kwh = {device: Decimal(total) / 10**12 for device, total in sums.items()}
-        assert kwh == independent_sums(SAMPLE)
-        begin = datetime(2025, 11, 2, 14, tzinfo=UTC)  # midnight in eastern standard time
-        times = [at for device, at, _ in await rows(s) if device == "NEM1201010:E1"]
-        assert times == [begin + timedelta(minutes=15 * k) for k in range(96)]
-        again = await upload(s, MAP, SAMPLE)
-        assert again["accepted"] == 0
+async def test_a_file(s: Site, end: str) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, MAP, SAMPLE.replace(b"\r\n", end.encode()))
+    assert (found["accepted"], found["rejected"]) == (48 + 44 + 48 + 96 + 288, 4 + 288)
+    assert {e["detail"] for e in found["errors"]} == {"the quality is N: there is no value"}
+    assert [(e["line"], e["column"]) for e in found["errors"]][:4] == [
+        (5, column) for column in range(23, 27)
+    ]
+    sums: dict[str, int] = {}
+    for register in ("energy_import", "energy_export"):
+        stored = await rows(s, register)
+        for device, _, quantity in stored:
+            sums[device] = sums.get(device, 0) + quantity
+    kwh = {device: Decimal(total) / 10**12 for device, total in sums.items()}
+    assert kwh == independent_sums(SAMPLE)
+    begin = datetime(2025, 11, 2, 14, tzinfo=UTC)  # midnight in eastern standard time
+    times = [at for device, at, _ in await rows(s) if device == "NEM1201010:E1"]
+    assert times == [begin + timedelta(minutes=15 * k) for k in range(96)]
+    again = await upload(s, MAP, SAMPLE)
+    assert again["accepted"] == 0
 
 
-async def test_qualities_that_are_taken(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, MAP + "&accept=A,N", SAMPLE)
-        assert found["accepted"] == 48 + 20
+async def test_qualities_that_are_taken(s: Site) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, MAP + "&accept=A,N", SAMPLE)
+    assert found["accepted"] == 48 + 20
 
 
 BAD_ROWS: list[tuple[list[str], list[tuple[int, int | None, str]], int]] = [
@@ -121,16 +119,15 @@ BAD_ROWS: list[tuple[list[str], list[tuple[int, int | None, str]], int]] = [
 
 @pytest.mark.parametrize(("records", "places", "accepted"), BAD_ROWS)
 async def test_a_bad_record_has_its_place(
-    site: OpenSite, records: list[str], places: list[tuple[int, int, str]], accepted: int
+    s: Site, records: list[str], places: list[tuple[int, int, str]], accepted: int
 ) -> None:
     body = text(nmi("NEM1201009", "E1", "kWh", 30), *records)
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, MAP, body)
-        assert found["accepted"] == accepted
-        listed = [(e["line"], e["column"], e["detail"]) for e in found["errors"]]
-        for line, column, detail in places:
-            assert any(e[:2] == (line, column) and detail in e[2] for e in listed), listed
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, MAP, body)
+    assert found["accepted"] == accepted
+    listed = [(e["line"], e["column"], e["detail"]) for e in found["errors"]]
+    for line, column, detail in places:
+        assert any(e[:2] == (line, column) and detail in e[2] for e in listed), listed
 
 
 @pytest.mark.parametrize(
@@ -144,13 +141,12 @@ async def test_a_bad_record_has_its_place(
         (nmi("NEM1299999", "E1", "kWh", 30), 2),
     ],
 )
-async def test_a_stream_that_is_not_taken(site: OpenSite, stream: str, column: int) -> None:
+async def test_a_stream_that_is_not_taken(s: Site, stream: str, column: int) -> None:
     body = text(stream, day("20251103", 30, "A"), "400,1,48,A")
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, MAP, body)
-        assert (found["accepted"], found["rejected"] > 0) == (0, True)
-        assert (found["errors"][0]["line"], found["errors"][0]["column"]) == (2, column)
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, MAP, body)
+    assert (found["accepted"], found["rejected"] > 0) == (0, True)
+    assert (found["errors"][0]["line"], found["errors"][0]["column"]) == (2, column)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +161,11 @@ async def test_a_stream_that_is_not_taken(site: OpenSite, stream: str, column: i
         (b"", "the file is cut off"),
     ],
 )
-async def test_a_damaged_file_stores_nothing(site: OpenSite, body: bytes, detail: str) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        found = await upload(s, MAP, body, 422)
-        assert detail in found["detail"]
-        assert await rows(s) == []
+async def test_a_damaged_file_stores_nothing(s: Site, body: bytes, detail: str) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    found = await upload(s, MAP, body, 422)
+    assert detail in found["detail"]
+    assert await rows(s) == []
 
 
 def test_the_command_finds_the_format(tmp_path: Path) -> None:

@@ -33,27 +33,26 @@ async def upload(s: Site, mapping: str, body: bytes, expected: int = 200) -> dic
     return found
 
 
-async def test_a_wide_file(site: OpenSite, world: FakeWorld) -> None:
+async def test_a_wide_file(s: Site, world: FakeWorld) -> None:
     """Compressed in either way, and as it is."""
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gw", ["g-1", "g-2", "g-3"])
-        found = await upload(s, WIDE + "&import_id=one", lzma.compress(TABLE.encode()))
-        assert found["state"] == "done"
-        assert (found["lines"], found["accepted"], found["rejected"]) == (7, 10, 4)
-        assert found["unknown_curators"] == ["stranger"]
-        places = [(item["line"], item["column"]) for item in found["errors"]]
-        assert sorted(places) == [(3, 1), (4, 3), (4, 4), (5, 4)]
-        assert await s.get("/v1/readings/imports/one") == found
-        again = await upload(s, WIDE, gzip.compress(TABLE.encode()))
-        assert (again["accepted"], again["duplicates"]) == (0, 10)
-        other = await upload(s, WIDE, TABLE.replace("0.125", "0.25").encode())
-        assert (other["duplicates"], other["conflicts"]) == (9, 1)
-        descriptor = s.open(query(PLAIN, bounds=["-5", "5"]))
-        await s.take_part()
-        assert world.result(descriptor) == {"sum": "7.375"}
-        counts = await s.get("/v1/curators/g-2/readings")
-        assert (counts["accepted"], counts["rejected"], counts["conflicts"]) == (2, 6, 1)
+    await s.policy(**OPEN)
+    await s.enrol("gw", ["g-1", "g-2", "g-3"])
+    found = await upload(s, WIDE + "&import_id=one", lzma.compress(TABLE.encode()))
+    assert found["state"] == "done"
+    assert (found["lines"], found["accepted"], found["rejected"]) == (7, 10, 4)
+    assert found["unknown_curators"] == ["stranger"]
+    places = [(item["line"], item["column"]) for item in found["errors"]]
+    assert sorted(places) == [(3, 1), (4, 3), (4, 4), (5, 4)]
+    assert await s.get("/v1/readings/imports/one") == found
+    again = await upload(s, WIDE, gzip.compress(TABLE.encode()))
+    assert (again["accepted"], again["duplicates"]) == (0, 10)
+    other = await upload(s, WIDE, TABLE.replace("0.125", "0.25").encode())
+    assert (other["duplicates"], other["conflicts"]) == (9, 1)
+    descriptor = s.open(query(PLAIN, bounds=["-5", "5"]))
+    await s.take_part()
+    assert world.result(descriptor) == {"sum": "7.375"}
+    counts = await s.get("/v1/curators/g-2/readings")
+    assert (counts["accepted"], counts["rejected"], counts["conflicts"]) == (2, 6, 1)
 
 
 WHOLE: list[tuple[str, bytes, str, str]] = [
@@ -70,19 +69,18 @@ WHOLE: list[tuple[str, bytes, str, str]] = [
 ]
 
 
-async def test_what_is_no_such_file_is_told_with_its_place(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("g-1")
-        for mapping, body, pointer, detail in WHOLE:
-            found = await upload(s, mapping, body, 422)
-            assert found["type"] == "urn:tacit:problem:bad_import"
-            assert found["detail"].startswith(detail), found["detail"]
-            assert [each["pointer"] for each in found["errors"]] == [pointer]
-            if detail.startswith("line"):
-                assert found["line"] == int(detail.split(":")[0].removeprefix("line "))
+async def test_what_is_no_such_file_is_told_with_its_place(s: Site) -> None:
+    await s.enrol("g-1")
+    for mapping, body, pointer, detail in WHOLE:
+        found = await upload(s, mapping, body, 422)
+        assert found["type"] == "urn:tacit:problem:bad_import"
+        assert found["detail"].startswith(detail), found["detail"]
+        assert [each["pointer"] for each in found["errors"]] == [pointer]
+        if detail.startswith("line"):
+            assert found["line"] == int(detail.split(":")[0].removeprefix("line "))
 
 
-async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(site: OpenSite) -> None:
+async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(s: Site) -> None:
     at = "2025-12-31T12:00:00Z"
     rows: list[tuple[bytes, int | None, str | None]] = [
         (f"g-1,m-1,{at},1".encode(), None, None),
@@ -94,26 +92,25 @@ async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(site
         (f'g-1,m-6",{at},1'.encode(), None, "a quote in a cell that does not begin with one"),
         (b"g-1,m-7", 3, "the row is too short"),  # the last one, without an end
     ]
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("g-1")
-        body = b"\n".join([b"house,meter,at,value", *(row for row, *_ in rows)])
-        found = await upload(s, LONG, body)
-        expected = [
-            (line, column, detail)
-            for line, (_, column, detail) in enumerate(rows, 2)
-            if detail is not None
-        ]
-        assert found["accepted"] == 2
-        assert len(found["errors"]) == found["rejected"] == len(expected)
-        for error, (line, column, detail) in zip(
-            sorted(found["errors"], key=lambda each: int(each["line"])), expected, strict=True
-        ):
-            assert (error["line"], error["column"]) == (line, column)
-            assert detail in error["detail"]
-        descriptor = s.open(query(PLAIN))
-        await s.take_part()
-        assert s.world.result(descriptor) == {"sum": "2"}
+    await s.policy(**OPEN)
+    await s.enrol("g-1")
+    body = b"\n".join([b"house,meter,at,value", *(row for row, *_ in rows)])
+    found = await upload(s, LONG, body)
+    expected = [
+        (line, column, detail)
+        for line, (_, column, detail) in enumerate(rows, 2)
+        if detail is not None
+    ]
+    assert found["accepted"] == 2
+    assert len(found["errors"]) == found["rejected"] == len(expected)
+    for error, (line, column, detail) in zip(
+        sorted(found["errors"], key=lambda each: int(each["line"])), expected, strict=True
+    ):
+        assert (error["line"], error["column"]) == (line, column)
+        assert detail in error["detail"]
+    descriptor = s.open(query(PLAIN))
+    await s.take_part()
+    assert s.world.result(descriptor) == {"sum": "2"}
 
 
 @pytest.mark.parametrize("layout", ["long", "wide"])
@@ -140,38 +137,35 @@ async def test_a_quoted_note_is_one_cell_whatever_it_looks_like(
         assert cut["detail"] == "line 2: the quotes are not closed"
 
 
-async def test_two_columns_of_one_name_are_refused(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("g-1")
-        for mapping, header, column in (
-            (LONG, "house,meter,at,value,value", 5),
-            (WIDE, "meter,q0,q1,q0", 4),
-        ):
-            found = await upload(s, mapping, f"{header}\ng-1,1,2,3\n".encode(), 422)
-            assert found["detail"] == f"line 1, column {column}: two columns have one name"
+async def test_two_columns_of_one_name_are_refused(s: Site) -> None:
+    await s.enrol("g-1")
+    for mapping, header, column in (
+        (LONG, "house,meter,at,value,value", 5),
+        (WIDE, "meter,q0,q1,q0", 4),
+    ):
+        found = await upload(s, mapping, f"{header}\ng-1,1,2,3\n".encode(), 422)
+        assert found["detail"] == f"line 1, column {column}: two columns have one name"
 
 
-async def test_a_first_row_is_not_taken_for_a_header(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        for first in ("g-1,0.5,0.75", "g-1,2,1,", "g-1,x,1,2"):
-            found = await upload(s, WIDE, f"{first}\ng-2,1,1\n".encode(), 422)
-            assert "is the header missing" in found["detail"]
-        found = await upload(s, WIDE + "&columns=2024:2025", b"m,2024,2025\ng-2,1,1\n")
-        assert found["accepted"] == 2
+async def test_a_first_row_is_not_taken_for_a_header(s: Site) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    for first in ("g-1,0.5,0.75", "g-1,2,1,", "g-1,x,1,2"):
+        found = await upload(s, WIDE, f"{first}\ng-2,1,1\n".encode(), 422)
+        assert "is the header missing" in found["detail"]
+    found = await upload(s, WIDE + "&columns=2024:2025", b"m,2024,2025\ng-2,1,1\n")
+    assert found["accepted"] == 2
 
 
-async def test_what_is_no_file_of_the_map_is_a_problem(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("gw", ["g-1", "g-2"])
-        for mapping, body in (
-            (WIDE + "&columns=q9:q10", TABLE.encode()),
-            ("layout=wide&unit=kWh", TABLE.encode()),
-            ("layout=wide&unit=ohm&start=2025-12-31T12:00:00Z&step_s=900", TABLE.encode()),
-            ("layout=odd&unit=kWh", TABLE.encode()),
-            (WIDE + "&kind=total_increasing", TABLE.encode()),
-            (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged"),
-            (WIDE, lzma.compress(TABLE.encode())[:-40]),
-        ):
-            found = await upload(s, mapping, body, 422)
-            assert found["type"].startswith("urn:tacit:problem:")
+async def test_what_is_no_file_of_the_map_is_a_problem(s: Site) -> None:
+    await s.enrol("gw", ["g-1", "g-2"])
+    for mapping, body in (
+        (WIDE + "&columns=q9:q10", TABLE.encode()),
+        ("layout=wide&unit=kWh", TABLE.encode()),
+        ("layout=wide&unit=ohm&start=2025-12-31T12:00:00Z&step_s=900", TABLE.encode()),
+        ("layout=odd&unit=kWh", TABLE.encode()),
+        (WIDE + "&kind=total_increasing", TABLE.encode()),
+        (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged"),
+        (WIDE, lzma.compress(TABLE.encode())[:-40]),
+    ):
+        found = await upload(s, mapping, body, 422)
+        assert found["type"].startswith("urn:tacit:problem:")

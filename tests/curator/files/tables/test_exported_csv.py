@@ -13,7 +13,7 @@ import pytest
 
 from cli.meter_file import MeterFile
 from curator.files.tables.columns import ColumnMap, numbers_of
-from tests.curator.conftest import OpenSite
+from tests.curator.conftest import Site
 from tests.curator.files.tables.test_csv_import import upload
 from tests.curator.stored import rows
 
@@ -50,18 +50,17 @@ def independent_sum(text: str) -> Decimal:
     return sum((Decimal(usage.replace(",", "")) for usage in taken), Decimal())
 
 
-async def test_all_of_it_in_one_file(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("g-1")
-        found = await upload(s, urlencode(MAP), EXPORT.encode())
-        assert (found["accepted"], found["rejected"], found["lines"]) == (3, 1, 9)
-        [error] = found["errors"]
-        assert (error["line"], error["column"]) == (6, 4)
-        stored = await rows(s)
-        assert [at for _, at, _ in stored] == [
-            datetime(2025, 11, 8, hour, tzinfo=UTC) for hour in (3, 4, 6)
-        ]
-        assert Decimal(sum(q for *_, q in stored)) / 10**9 == independent_sum(EXPORT)
+async def test_all_of_it_in_one_file(s: Site) -> None:
+    await s.enrol("g-1")
+    found = await upload(s, urlencode(MAP), EXPORT.encode())
+    assert (found["accepted"], found["rejected"], found["lines"]) == (3, 1, 9)
+    [error] = found["errors"]
+    assert (error["line"], error["column"]) == (6, 4)
+    stored = await rows(s)
+    assert [at for _, at, _ in stored] == [
+        datetime(2025, 11, 8, hour, tzinfo=UTC) for hour in (3, 4, 6)
+    ]
+    assert Decimal(sum(q for *_, q in stored)) / 10**9 == independent_sum(EXPORT)
 
 
 @pytest.mark.parametrize(
@@ -77,18 +76,17 @@ async def test_all_of_it_in_one_file(site: OpenSite) -> None:
     ],
 )
 async def test_the_end_of_a_day(
-    site: OpenSite, stamp: str, zone: str | None, form: str | None, text: str, expected: str
+    s: Site, stamp: str, zone: str | None, form: str | None, text: str, expected: str
 ) -> None:
     given = {"unit": "kWh", "stamp": stamp, "step_s": 900, "timezone": zone, "time_format": form}
     mapping = urlencode({name: value for name, value in given.items() if value is not None})
-    async with site() as s:
-        await s.enrol("g-1")
-        found = await upload(s, mapping, f"time,value\n{text},1\n".encode())
-        if found["rejected"]:
-            assert expected in found["errors"][0]["detail"]
-        else:
-            [(_, at, _)] = await rows(s)
-            assert at == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+    await s.enrol("g-1")
+    found = await upload(s, mapping, f"time,value\n{text},1\n".encode())
+    if found["rejected"]:
+        assert expected in found["errors"][0]["detail"]
+    else:
+        [(_, at, _)] = await rows(s)
+        assert at == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -116,19 +114,18 @@ def test_thousands(thousands: str, decimal: str, cell: str, expected: str) -> No
     assert list(numbers_of([cell.encode()], mapping)) == [expected.encode()]
 
 
-async def test_thousands_of_counters_and_of_days(site: OpenSite) -> None:
+async def test_thousands_of_counters_and_of_days(s: Site) -> None:
     marks = {"thousands": ".", "decimal": ",", "delimiter": ";"}
     counter = {"unit": "kWh", "kind": "total_increasing"} | marks
     day = {"unit": "kWh", "layout": "day", "timezone": "UTC", "quality_column": "q", "accept": "A"}
     header = ";".join(f"{hour:02d}:00" for hour in range(24))
-    async with site() as s:
-        await s.enrol("g-1")
-        body = "time;value\n2025-11-03T00:00:00Z;1.000,5\n2025-11-03T01:00:00Z;1.001,75\n"
-        assert (await upload(s, urlencode(counter), body.encode()))["accepted"] == 2
-        body = f"date;q;{header}\n2025-11-04;A{';1.000,5' * 24}\n2025-11-05;F{';1' * 24}\n"
-        found = await upload(s, urlencode(day | marks), body.encode())
-        assert (found["accepted"], found["rejected"]) == (24, 1)
-        assert sum(q for _, at, q in await rows(s) if at.day == 4) == 24_012 * 10**12
+    await s.enrol("g-1")
+    body = "time;value\n2025-11-03T00:00:00Z;1.000,5\n2025-11-03T01:00:00Z;1.001,75\n"
+    assert (await upload(s, urlencode(counter), body.encode()))["accepted"] == 2
+    body = f"date;q;{header}\n2025-11-04;A{';1.000,5' * 24}\n2025-11-05;F{';1' * 24}\n"
+    found = await upload(s, urlencode(day | marks), body.encode())
+    assert (found["accepted"], found["rejected"]) == (24, 1)
+    assert sum(q for _, at, q in await rows(s) if at.day == 4) == 24_012 * 10**12
 
 
 def test_what_a_map_refuses() -> None:
