@@ -107,9 +107,6 @@ def test_marks() -> None:
         local.resolve(local_time)
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
 def day(begin: datetime, hours: int, minutes: int, end: bool) -> tuple[list[datetime], list[str]]:
     """Where the intervals of a local day begin, and the local stamps of their start or end."""
     step = timedelta(minutes=minutes)
@@ -168,9 +165,7 @@ async def test_days_on_which_the_clocks_change(
     assert (again["accepted"], again["duplicates"]) == (0, 2 * len(begins))
 
 
-async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(
-    s: Site,
-) -> None:
+async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(s: Site) -> None:
     _, stamps = day(AUTUMN, 25, 15, end=False)
     await s.enrol("house")
     found = await upload(s, table(stamps))
@@ -291,15 +286,19 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"delimiter": ","}, "same"),
     ({"rollover": "5"}, "rollover"),
     ({"unit": None}, "unit"),
+    ({"unit": "ohm"}, "unit"),
+    ({"layout": "odd"}, "layout"),
+    ({"layout": "wide"}, "step_s"),
+    (
+        {"layout": "wide", "step_s": 900, "start": "2024-10-01", "kind": "total_increasing"},
+        "counter",
+    ),
     ({"header_line": 9}, "header"),
     ({"date_column": "Datum"}, "Datum"),
     ({"layout": "wide", "step_s": 900, "start": "2024-10-27T02:30"}, "twice"),
     ({"layout": "wide", "step_s": 900, "start": "2024-03-31T02:30"}, "skip"),
     ({"layout": "wide", "step_s": 900, "start": "noon"}, "start"),
-    (
-        {"layout": "wide", "step_s": 900, "start": "2024-03-31T12:30", "timezone": None},
-        "timezone",
-    ),
+    ({"layout": "wide", "step_s": 900, "start": "2024-03-31T12:30", "timezone": None}, "timezone"),
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -85,11 +84,7 @@ WILD: dict[str, tuple[Totals, int | None, dict[int, int]]] = {
         None,
         {0: 1, 5: 1, 10: 0, 11: 0},
     ),
-    "a step beyond what a reading can be": (
-        [(0, 0), (15, MAX_STORED + 5)],
-        None,
-        {0: MAX_STORED},
-    ),
+    "a step beyond what a reading can be": ([(0, 0), (15, MAX_STORED + 5)], None, {0: MAX_STORED}),
 }
 
 
@@ -135,25 +130,6 @@ GOOD: dict[str, Any] = {
     "unit": "kWh",
     "kind": "total_increasing",
 }
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"value": "unavailable"}, "is not a decimal number"),
-        ({"value": "unknown"}, "is not a decimal number"),
-        ({"value": ""}, "is not a decimal number"),
-        ({"value": "nan"}, "is not a decimal number"),
-        ({"value": Decimal("NaN")}, "is not a decimal number"),
-        ({"value": None}, "give either value or values"),
-        ({"value": "-5"}, "a counter is not below zero"),
-        ({"time": "1970-01-01T00:00:12Z"}, "lies before 2000-01-01"),
-        ({"time": Decimal(12_000)}, "lies before 2000-01-01"),
-    ],
-)
-def test_what_is_no_reading_is_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadItem, match=words):
-        parse_item({**GOOD, **change}, TIMES, 8)
 
 
 @pytest.mark.parametrize("unit", ["Wh", "1"])

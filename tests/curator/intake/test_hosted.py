@@ -4,16 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from common.runtime.clock import ManualClock
 from common.store.database import migrate, open_database
 from common.store.transactions import Database
 from curator.app import MIGRATIONS
 from curator.intake.hosted_names import Device, Hosted
 from curator.store import parties
 from curator.store import readings as store
-from curator.store.parties import PartyRow
-from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
+from tests.curator.participation.test_consent import gateway
 
 
 @pytest.fixture
@@ -24,27 +22,17 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await opened.dispose()
 
 
-async def _enrol(database: Database, clock: ManualClock, party: str, ids: list[str]) -> None:
+async def _enrol(database: Database, party: str, ids: list[str]) -> None:
     async with database.begin() as transaction:
         first = await parties.next_curator_key(transaction)
-        row = PartyRow(
+        anchor = parties.Anchor("agg-1", "https://one.test", Pin(fingerprint=bytes(32)), None)
+        row = gateway(
             id=party,
-            kind=PartyKind.HOST,
             state=parties.ACTIVE,
-            deployment="feeder",
-            identity=bytes(32),
-            coordinator_url="https://coordinator.test",
-            coordinator_key=None,
-            coordinator_token=None,
             first=first,
             first_key=first,
             curators=len(ids),
-            join_token=None,
-            created=clock.now(),
-            enrolled=clock.now(),
-            anchors=(
-                parties.Anchor("agg-1", "https://one.test", Pin(fingerprint=bytes(32)), None),
-            ),
+            anchors=(anchor,),
         )
         await parties.add_party(transaction, row, ids)
 
@@ -63,19 +51,17 @@ async def _loaded(database: Database, hosted: Hosted | None = None) -> Hosted:
     return hosted
 
 
-async def test_devices_have_one_key(
-    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_devices_have_one_key(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (parties, store):
         monkeypatch.setattr(module, "PAGE", 2)
-    await _enrol(database, clock, "host-a", ["a", "b", "c"])
+    await _enrol(database, "host-a", ["a", "b", "c"])
     first, second = await _loaded(database), await _loaded(database)
     # A device may have its curator's name, another's, or one that would need quoting.
     wanted = [(0, "a"), (0, "b"), (1, "b"), (2, 'line\n"two"'), (2, "0/a"), (0, "x")]
     made = await _make(database, first, wanted)
     assert sorted(made.values()) == list(range(len(wanted)))
     assert await _make(database, first, wanted) == made
-    await _enrol(database, clock, "host-b", ["x", "y"])
+    await _enrol(database, "host-b", ["x", "y"])
     later = await _make(database, await _loaded(database, first), [(3, "x"), (4, "a"), (0, "x")])
     assert later == {(3, "x"): 6, (4, "a"): 7, (0, "x"): 5}
     # Another process, one that was there before and one that starts, knows the same.
@@ -88,10 +74,10 @@ async def test_devices_have_one_key(
             assert await known.devices(transaction, [*made, *later]) == made | later
 
 
-async def test_the_only_curator_has_a_name(database: Database, clock: ManualClock) -> None:
+async def test_the_only_curator_has_a_name(database: Database) -> None:
     hosted = await _loaded(database)
     assert hosted.only is None
-    await _enrol(database, clock, "alone", ["alone"])
+    await _enrol(database, "alone", ["alone"])
     assert (await _loaded(database, hosted)).only == "alone"
-    await _enrol(database, clock, "second", ["second"])
+    await _enrol(database, "second", ["second"])
     assert (await _loaded(database, hosted)).only is None

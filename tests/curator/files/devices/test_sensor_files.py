@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -78,9 +78,7 @@ async def test_a_bad_record_spoils_no_other(
     assert found["errors"][0]["element"] in ("record 2", "v")
     assert detail in found["errors"][0]["detail"]
     answer = await s.client.post(
-        "/v1/readings",
-        content=json.dumps(pack),
-        headers={"Content-Type": "application/senml+json"},
+        "/v1/readings", content=json.dumps(pack), headers={"Content-Type": "application/senml+json"}
     )
     statuses = [item["status"] for item in answer.json()["items"]]
     assert statuses == ["duplicate", "rejected", "duplicate"]
@@ -246,7 +244,3 @@ async def test_bad_statistics(s: Site, content: Any, detail: str, status: int) -
     cut = json.dumps({"result": statistics(a=[hour(0, change=1)])}).encode()[:-2]
     await upload(s, "form=home-assistant&unit=kWh", cut, 422)
     assert await rows(s) == []
-
-
-def test_times_are_those_of_the_tests() -> None:
-    assert datetime.fromtimestamp(BEGIN, UTC) == START

@@ -66,6 +66,9 @@ WHOLE: list[tuple[str, bytes, str, str]] = [
     (LONG, "zähler,at,value\n".encode("latin-1"), "", "line 1: the header is not text in UTF-8"),
     (LONG + "&header_line=3", b"a,b\n1,2\n", "/header_line", "line 3: the file ends before"),
     (WIDE, gzip.compress(TABLE.encode())[:20], "", "the compressed file is cut off"),
+    (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged", "", "the compressed file"),
+    (WIDE, lzma.compress(TABLE.encode())[:-40], "", "the compressed file"),
+    (WIDE + "&columns=q9:q10", TABLE.encode(), "/columns", "line 1: the header has no"),
 ]
 
 
@@ -154,18 +157,3 @@ async def test_a_first_row_is_not_taken_for_a_header(s: Site) -> None:
         assert "is the header missing" in found["detail"]
     found = await upload(s, WIDE + "&columns=2024:2025", b"m,2024,2025\ng-2,1,1\n")
     assert found["accepted"] == 2
-
-
-async def test_what_is_no_file_of_the_map_is_a_problem(s: Site) -> None:
-    await s.enrol("gw", ["g-1", "g-2"])
-    for mapping, body in (
-        (WIDE + "&columns=q9:q10", TABLE.encode()),
-        ("layout=wide&unit=kWh", TABLE.encode()),
-        ("layout=wide&unit=ohm&start=2025-12-31T12:00:00Z&step_s=900", TABLE.encode()),
-        ("layout=odd&unit=kWh", TABLE.encode()),
-        (WIDE + "&kind=total_increasing", TABLE.encode()),
-        (WIDE, gzip.compress(TABLE.encode(), mtime=0)[:-20] + b"damaged"),
-        (WIDE, lzma.compress(TABLE.encode())[:-40]),
-    ):
-        found = await upload(s, mapping, body, 422)
-        assert found["type"].startswith("urn:tacit:problem:")
