@@ -18,10 +18,7 @@ from curator.store.tables import metadata
 from tests.curator.conftest import NOISY, OPEN, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
 
-CURATOR_NOISE: dict[str, Any] = {
-    "layer": "curator",
-    "collusion": {"curators": 0, "aggregators": 0},
-}
+CURATOR_NOISE: dict[str, Any] = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
 
 
 def noisy(**changes: Any) -> Any:
@@ -38,22 +35,6 @@ async def prepare(s: Site) -> None:
 
     part_of(s.app, Delivery).send = crash  # type: ignore[method-assign]
     await participation.contribute_due()
-
-
-async def test_what_was_prepared_is_sent_after_a_restart(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.enrol("party", ["g-1", "g-2", "g-3"])
-        descriptor = s.open(noisy())
-        await prepare(s)
-        assert all(not item.bodies for item in world.aggregators)
-        before = await s.get("/v1/curators/g-1/budget")
-        assert before["units"]["curator"]["lifetime"]["epsilon"] == "1"
-    async with site() as s:
-        await part_of(s.app, Participation).resume_deliveries()
-        await s.take_part()
-        assert len(world.members(descriptor)) == 3
-        assert (await s.history("g-1"))[0]["state"] == "delivered"
-        assert await s.get("/v1/curators/g-1/budget") == before
 
 
 async def test_what_was_sent_but_not_closed_is_closed_after_a_restart(
@@ -132,18 +113,6 @@ async def test_refusals_of_an_aggregator_are_final_and_shown(s: Site) -> None:
     assert found["state"] == "missed"
     assert found["delivery"] == {"sent": 2, "missed": 1}
     assert found["problems"] == ["batch_overlaps"]
-
-
-async def test_a_closed_round_ends_the_tries_and_keeps_the_debit(s: Site) -> None:
-    await s.enrol("house")
-    descriptor = s.open(noisy())
-    for item in s.world.aggregators:
-        item.closed.add(descriptor.round)
-    await s.take_part()
-    found = (await s.history("house"))[0]
-    assert found["delivery"] == {"missed": 3}
-    budget = await s.get("/v1/curators/house/budget")
-    assert budget["units"]["curator"]["lifetime"]["epsilon"] == "1"
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "aggregator-1"])

@@ -23,7 +23,7 @@ from curator.engine import (
     prepare_parts,
     prepare_together,
 )
-from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
+from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header
 from tacit.crypto.signing import Identity
 from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -47,24 +47,6 @@ def terms_of(world: FakeWorld, descriptor: RoundDescriptor) -> Terms:
     """A round's terms with the seal keys of its aggregators."""
     keys = tuple(item.seal_key.public for item in world.aggregators)
     return replace(Terms.of(descriptor), seal_keys=keys)
-
-
-def test_a_segment_is_sealed_from_arrays() -> None:
-    world = FakeWorld()
-    world.next_number = 64
-    engine = Engine(sealer("gw"), SeededRandom(7))
-    descriptor = world.open_round(query(PLAIN), START, START + HOUR, NOW)
-    (span,) = spans(0, 40, descriptor.segment_size)
-    assert span == Span(0, 0, 40)
-    present = np.arange(40) % 2 == 0
-    owner = np.arange(20, dtype=np.int64)
-    readings = Readings(20, owner, (owner + 1) * 10**9, np.zeros(20, np.int64))
-    prepared = engine.prepare_segment(terms_of(world, descriptor), span, present, readings)
-    assert [body.aggregator for body in prepared.bodies] == [a.id for a in world.aggregators]
-    assert prepared.used.tolist() == [1] * 20
-    seeded, words = prepared.bodies[:-1], prepared.bodies[-1]
-    assert len({len(body.content) for body in seeded}) == 1
-    assert len(words.content) - len(seeded[0].content) == 20 * 8 - 32
 
 
 FUNCTIONS: dict[str, dict[str, Any]] = {
@@ -91,6 +73,11 @@ LAYERS: dict[str, dict[str, Any]] = {
         "noise_tail": "0.9",
         "delta": "0.5",
     },
+    "coins": {
+        **PLAIN,
+        "mechanism": "two-layer",
+        **{"epsilon_u": "1", "epsilon_s": "1", "pr_u": "0.5", "pr_s": "0.5"},
+    },
 }
 
 
@@ -107,6 +94,7 @@ def proved_terms(function: str, layer: str) -> Terms:
 PAIRS = [
     *((function, "curators") for function in FUNCTIONS),
     ("completeness", "exact"),
+    ("sum", "coins"),
     ("variance", "a tail so large that noise is clamped"),
     ("slots", "a tail so large that noise is clamped"),
 ]

@@ -72,9 +72,6 @@ def ground(
     return None, {}
 
 
-# --- what a policy may say -----------------------------------------------------------------------
-
-
 def test_a_policy_that_says_nothing_is_the_cautious_one() -> None:
     plain = policy()
     assert plain.period_s == 86_400
@@ -144,9 +141,6 @@ def test_each_privacy_unit_has_limits_of_its_own() -> None:
     both = Policy(record=record, curator=curator)
     assert both.limits(PrivacyUnit.RECORD) == record
     assert both.limits(PrivacyUnit.CURATOR) == curator
-
-
-# --- rounds --------------------------------------------------------------------------------------
 
 
 def test_a_round_meets_the_policy_exactly_at_its_figures() -> None:
@@ -240,9 +234,6 @@ def test_the_figure_assumes_as_many_corrupt_parties_as_the_policy_demands() -> N
     ):
         rules = Policy(min_collusion=Collusion(curators=curators, aggregators=aggregators))
         assert ground(rules, asked)[0] == pointer
-
-
-# --- collections of reports ----------------------------------------------------------------------
 
 
 def collection(**changes: Any) -> Descriptor:

@@ -15,9 +15,8 @@ from common.runtime.clock import ManualClock
 from common.web.dependencies import part_of
 from curator import ledger
 from curator.participation.loop import Participation
-from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, Site, query
+from tests.curator.conftest import NOISY, OPEN, PLAIN, START, Site, query
 from tests.curator.double import FakeWorld
-from tests.rules import RULE
 
 LIMITED: dict[str, Any] = {"curator": {"period": {"epsilon": "2.5"}}}
 
@@ -54,12 +53,7 @@ async def test_rounds_add_up_exactly_until_the_limit(s: Site, clock: ManualClock
         {
             "name": "budget_exceeded",
             "detail": "the period limit on epsilon would be exceeded",
-            "figures": {
-                "unit": "curator",
-                "limit": "2.5",
-                "asked": "1.1",
-                "spent_at_most": "2.2",
-            },
+            "figures": {"unit": "curator", "limit": "2.5", "asked": "1.1", "spent_at_most": "2.2"},
         }
     ]
     clock.advance(timedelta(days=1))
@@ -69,20 +63,6 @@ async def test_rounds_add_up_exactly_until_the_limit(s: Site, clock: ManualClock
     found = await spent(s, curator)
     assert found["period"]["epsilon"] == "1.1"
     assert found["lifetime"]["epsilon"] == "3.3"
-
-
-async def test_a_longer_period_counts_what_was_spent_before_it_was_set(
-    s: Site, world: FakeWorld, clock: ManualClock
-) -> None:
-    await s.policy(period_s=3600)
-    await s.enrol("house")
-    s.open(query(NOISY, name="q1", epsilon="2"))
-    await s.take_part()
-    clock.advance(2 * HOUR)
-    await s.policy(**LIMITED)
-    descriptor = s.open(query(NOISY, name="q2", epsilon="1"))
-    await s.take_part()
-    assert not world.members(descriptor)
 
 
 async def test_two_rounds_against_a_budget_for_one(s: Site, world: FakeWorld) -> None:
@@ -96,38 +76,6 @@ async def test_two_rounds_against_a_budget_for_one(s: Site, world: FakeWorld) ->
     members = [world.members(item) for item in rounds]
     for number in (0, *range(64, 74)):
         assert sum(number in item for item in members) == 1
-
-
-async def test_the_policy_names_its_grounds(s: Site, world: FakeWorld) -> None:
-    agreed = query(NOISY, name="agreed", min_participants=10)
-    from tacit.wire import encode_binary
-
-    strict = {
-        "min_participants": 10,
-        "stances": ["sound"],
-        "mechanisms": ["distributed", "exact"],
-        "accept_any": False,
-        "queries": [encode_binary(agreed.digest())],
-    }
-    await s.enrol("house")
-    await s.enrol("gw", ["a", "b"])
-    own = {"min_participants": 3, "exact": RULE}
-    await s.request("PUT", "/v1/curators/a/policy", own)
-    await s.policy(**strict)
-    first = s.open(agreed)
-    other = s.open(query(NOISY, name="other"))
-    bare = s.open(query(PLAIN, name="bare", min_participants=4))
-    await s.take_part()
-    assert world.members(first) == {0, 64, 65}
-    assert world.members(other) == set()
-    assert world.members(bare) == {64}
-    grounds = {h["round"]: h["refused_because"] for h in await s.history("b")}
-    assert grounds[other.round][0]["detail"] == "the query is not among those agreed"
-    assert grounds[first.round] == []
-    found = await s.history("a")
-    assert found[1]["refused_because"][0]["figures"] == {"minimum": 3, "asked": 2}
-    await s.request("DELETE", "/v1/curators/a/policy", status=204)
-    assert (await s.get("/v1/curators/a/policy"))["accept_any"] is False
 
 
 async def test_unverified_rounds_are_refused_or_marked(s: Site, world: FakeWorld) -> None:

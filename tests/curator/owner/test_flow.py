@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from tests.curator.conftest import NOISY, OPEN, START, Site, query
-from tests.curator.double import FakeWorld
 from tests.curator.owner.test_owner_policies import owner_of
 
 
@@ -28,7 +27,7 @@ def names(found: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_curators_and_what_is_left_of_them(s: Site, world: FakeWorld) -> None:
+async def test_curators_and_what_is_left_of_them(s: Site) -> None:
     await three(s)
     s.open(query({**NOISY, "epsilon": "0.75"}))
     await s.take_part()
@@ -74,7 +73,7 @@ async def test_curators_and_what_is_left_of_them(s: Site, world: FakeWorld) -> N
     assert names(await s.get("/v1/curators?prefix=%25")) == []
 
 
-async def test_a_list_is_paged_in_its_filter(s: Site, world: FakeWorld) -> None:
+async def test_a_list_is_paged_in_its_filter(s: Site) -> None:
     await s.enrol("gateway", [f"g-{number:02d}" for number in range(7)])
     await s.reading("g-03", "1")
     seen: list[str] = []
@@ -90,7 +89,7 @@ async def test_a_list_is_paged_in_its_filter(s: Site, world: FakeWorld) -> None:
         assert (await s.client.get(f"/v1/curators?{wrong}")).status_code in (400, 422)
 
 
-async def test_what_came_in_by_hour_and_reason(s: Site, world: FakeWorld) -> None:
+async def test_what_came_in_by_hour_and_reason(s: Site) -> None:
     await three(s)
     good = {"curator": "g-1", "time": START.isoformat(), "value": "0.5", "unit": "kWh"}
     items = [
@@ -114,7 +113,7 @@ async def test_what_came_in_by_hour_and_reason(s: Site, world: FakeWorld) -> Non
     assert (await s.get(f"/v1/intake?to={later}"))["hours"] == []
 
 
-async def test_a_file_counts_as_its_readings(s: Site, world: FakeWorld) -> None:
+async def test_a_file_counts_as_its_readings(s: Site) -> None:
     await three(s)
     s.clock.advance(timedelta(hours=4))
     stamp = (START + timedelta(hours=3)).isoformat()
@@ -138,7 +137,7 @@ async def test_a_file_counts_as_its_readings(s: Site, world: FakeWorld) -> None:
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_devices_registers_and_completeness(s: Site, world: FakeWorld) -> None:
+async def test_devices_registers_and_completeness(s: Site) -> None:
     await three(s)
     await s.reading("g-2", "1", 15, device="old")
     s.open(query({**NOISY, "name": "wrong-unit", "unit": "m3"}))
@@ -155,11 +154,7 @@ async def test_devices_registers_and_completeness(s: Site, world: FakeWorld) -> 
     rest = await s.get(link[1 : link.index(">")])
     assert one.json()["devices"] + rest["devices"] == silent
     (register,) = (await s.get("/v1/registers"))["registers"]
-    assert (register["name"], register["unit"], register["devices"]) == (
-        "energy_import",
-        "Wh",
-        2,
-    )
+    assert (register["name"], register["unit"], register["devices"]) == ("energy_import", "Wh", 2)
     assert [(q["name"], q["fits"]) for q in register["queries"]] == [("wrong-unit", False)]
     begin, end = (
         (START + timedelta(minutes=at)).isoformat().replace("+00:00", "Z") for at in (0, 45)
@@ -181,7 +176,7 @@ async def test_devices_registers_and_completeness(s: Site, world: FakeWorld) -> 
         assert answer.status_code == status, text
 
 
-async def test_owners_see_their_own_devices_alone(s: Site, world: FakeWorld) -> None:
+async def test_owners_see_their_own_devices_alone(s: Site) -> None:
     await three(s)
     await s.reading("g-2", "1")
     s.clock.advance(timedelta(days=2))
@@ -209,7 +204,7 @@ async def test_owners_see_their_own_devices_alone(s: Site, world: FakeWorld) -> 
             assert (await device.get(path)).status_code == 403
 
 
-async def test_debits_are_paged_newest_first(s: Site, world: FakeWorld) -> None:
+async def test_debits_are_paged_newest_first(s: Site) -> None:
     await s.policy(**OPEN, allow_repeats=True)
     await s.enrol("gateway", ["g-1", "g-2"])
     for number in range(5):

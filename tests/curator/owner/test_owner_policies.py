@@ -95,7 +95,7 @@ async def owner_of(s: Site, curator: str) -> httpx.AsyncClient:
     )
 
 
-async def test_both_must_agree(s: Site, world: FakeWorld) -> None:
+async def test_both_must_agree(s: Site) -> None:
     """The owner refuses what the operator allows, and later the operator what the owner allows."""
     await s.policy(**OPEN)
     await s.enrol("gateway", ["g-1", "g-2"])
@@ -124,7 +124,7 @@ async def test_both_must_agree(s: Site, world: FakeWorld) -> None:
     assert [each["name"] for each in refused] == ["policy_refused"]
 
 
-async def test_a_wider_policy_is_refused_at_its_fields(s: Site, world: FakeWorld) -> None:
+async def test_a_wider_policy_is_refused_at_its_fields(s: Site) -> None:
     await s.policy(min_participants=5, mechanisms=["local"])
     await s.enrol("gateway", ["g-1", "g-2"])
     async with await owner_of(s, "g-1") as owner:
@@ -145,7 +145,7 @@ async def test_a_wider_policy_is_refused_at_its_fields(s: Site, world: FakeWorld
         assert (await owner.delete(path)).status_code == 204
 
 
-async def test_what_an_owner_drops_is_its_own(s: Site, world: FakeWorld) -> None:
+async def test_what_an_owner_drops_is_its_own(s: Site) -> None:
     await s.enrol("gateway", ["g-1", "g-2"])
     path = "/v1/curators/g-1/policy"
     base = await s.get(path)
@@ -165,7 +165,7 @@ async def test_what_an_owner_drops_is_its_own(s: Site, world: FakeWorld) -> None
 # --- tried on the past ---------------------------------------------------------------------------
 
 
-async def test_the_past_is_what_really_happened(s: Site, world: FakeWorld) -> None:
+async def test_the_past_is_what_really_happened(s: Site) -> None:
     """Under the policy that held, the trial says what the ledger did; nothing is written."""
     await s.policy(curator={"period": {"epsilon": "5"}}, allow_repeats=True)
     await s.enrol("gateway", ["g-1", "g-2"])

@@ -113,9 +113,6 @@ async def left(
     return np.flatnonzero(result.present).tolist(), result.grounds
 
 
-# --- the whole party -----------------------------------------------------------------------------
-
-
 def test_a_round_is_for_parties_of_its_roster_before_its_deadline() -> None:
     descriptor = opened(roster_size=84)
     last = descriptor.deadline - MOMENT
@@ -128,9 +125,6 @@ def test_a_round_is_for_parties_of_its_roster_before_its_deadline() -> None:
         assert dict(refused.value.extra) == {"roster_version": descriptor.roster_version}
     with pytest.raises(OpenedBeforeRestore):
         check_round(gateway(), descriptor, last, Restore(NOON, timedelta(hours=1)))
-
-
-# --- grounds -------------------------------------------------------------------------------------
 
 
 def test_each_member_is_left_out_on_one_ground_and_equal_grounds_are_one() -> None:
@@ -152,9 +146,6 @@ def test_grounds_and_what_is_asked_cannot_be_changed() -> None:
     for item, name in ((Ground(bits(0, length=1), "", "", ""), "name"), (asking(), "window")):
         with pytest.raises(FrozenInstanceError):
             setattr(item, name, None)
-
-
-# --- policies ------------------------------------------------------------------------------------
 
 
 async def own(transaction: Transaction, by_place: dict[int, Policy]) -> None:
@@ -246,9 +237,6 @@ async def test_only_the_group_is_concerned(transaction: Transaction) -> None:
     )
     assert everyone.present.all()
     assert everyone.grounds == []
-
-
-# --- budgets -------------------------------------------------------------------------------------
 
 
 async def test_a_limit_in_either_unit_counts(transaction: Transaction) -> None:

@@ -15,7 +15,7 @@ from curator.participation.loop import Discovery
 from curator.parties.identities import Coordinators
 from curator.parties.peers import Listing
 from curator.store.parties import Coordinator as Known
-from tests.curator.conftest import COORDINATOR, OpenSite
+from tests.curator.conftest import COORDINATOR, Site
 
 
 class Coordinator:
@@ -47,52 +47,48 @@ class Coordinator:
         return False
 
 
-async def test_a_list_is_taken_up_once_and_again_when_asked_for(site: OpenSite) -> None:
+def discovery(s: Site, double: Coordinator) -> Discovery:
+    database, coordinators = part_of(s.app, Database), part_of(s.app, Coordinators)
+    return Discovery(database, coordinators, double.ask, double.take)
+
+
+async def test_a_list_is_taken_up_once_and_again_when_asked_for(s: Site) -> None:
     double = Coordinator()
-    async with site() as s:
-        await s.enrol("house")
-        found = Discovery(
-            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
-        )
-        assert await found.look(COORDINATOR)
-        assert await found.look(COORDINATOR)
-        double.items.append("two")
-        assert await found.look(COORDINATOR)
-        found.forget()
-        assert await found.look(COORDINATOR)
+    await s.enrol("house")
+    found = discovery(s, double)
+    assert await found.look(COORDINATOR)
+    assert await found.look(COORDINATOR)
+    double.items.append("two")
+    assert await found.look(COORDINATOR)
+    found.forget()
+    assert await found.look(COORDINATOR)
     assert double.taken == [["one"], ["one", "two"], ["one", "two"]]
 
 
-async def test_what_could_not_be_taken_up_is_asked_for_again(site: OpenSite) -> None:
+async def test_what_could_not_be_taken_up_is_asked_for_again(s: Site) -> None:
     double = Coordinator()
-    async with site() as s:
-        await s.enrol("house")
-        found = Discovery(
-            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
-        )
-        double.fails = True
-        with pytest.raises(ValueError):
-            await found.look(COORDINATOR)
-        double.fails = False
-        assert await found.look(COORDINATOR)
+    await s.enrol("house")
+    found = discovery(s, double)
+    double.fails = True
+    with pytest.raises(ValueError):
+        await found.look(COORDINATOR)
+    double.fails = False
+    assert await found.look(COORDINATOR)
     assert double.taken == [["one"]]
 
 
-async def test_another_party_asks_where_one_is_refused(site: OpenSite) -> None:
+async def test_another_party_asks_where_one_is_refused(s: Site) -> None:
     double = Coordinator()
-    async with site() as s:
-        for name in ("first", "second"):
-            await s.enrol(name)
-        found = Discovery(
-            part_of(s.app, Database), part_of(s.app, Coordinators), double.ask, double.take
-        )
+    for name in ("first", "second"):
+        await s.enrol(name)
+    found = discovery(s, double)
+    assert await found.look(COORDINATOR)
+    double.refused = {double.asked[0][0]}
+    for _ in range(5):
+        found.forget()
         assert await found.look(COORDINATOR)
-        double.refused = {double.asked[0][0]}
-        for _ in range(5):
-            found.forget()
-            assert await found.look(COORDINATOR)
-        double.refused = {token for token, _ in double.asked}
-        assert not await found.look(COORDINATOR)
-        double.refused, double.down = set(), True
-        assert not await found.look(COORDINATOR)
+    double.refused = {token for token, _ in double.asked}
+    assert not await found.look(COORDINATOR)
+    double.refused, double.down = set(), True
+    assert not await found.look(COORDINATOR)
     assert len(double.taken) == 6

@@ -28,28 +28,12 @@ from curator.participation.preparation import (
 from curator.records.records import RecordSource, RecordWindow
 from curator.store import readings
 from curator.store.outbox import ContributionRow, State
-from curator.store.parties import PartyRow
 from tacit.protocol.enrolment import PartyKind
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, query
+from tests.curator.participation.test_consent import gateway
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
-LONE = PartyRow(
-    id="lone",
-    kind=PartyKind.CURATOR,
-    state="active",
-    deployment="coordinator",
-    identity=bytes(32),
-    coordinator_url="http://coordinator",
-    coordinator_key=None,
-    coordinator_token=None,
-    first=0,
-    first_key=0,
-    curators=1,
-    join_token=None,
-    created=NOW,
-    enrolled=NOW,
-    anchors=(),
-)
+LONE = gateway(id="lone", kind=PartyKind.CURATOR, first=0, first_key=0, curators=1)
 
 
 def task(number: int, first: int, key: int, curators: int | None) -> Task:

@@ -147,9 +147,6 @@ async def test_a_session_that_was_lost_is_not_used_again(site: OpenSite, world: 
         assert world.members(after) == {0}
 
 
-# --- seal keys -----------------------------------------------------------------------------------
-
-
 async def test_a_seal_key_comes_from_the_mirror_where_the_aggregator_shows_none(
     site: OpenSite, world: FakeWorld
 ) -> None:
@@ -184,10 +181,4 @@ async def test_what_an_aggregator_signed_and_is_no_key_is_refused(
     await s.take_part()
     assert not world.members(descriptor)
     (told,) = await s.history("party")
-    assert (told["state"], told["refused_because"][0]["name"]) == (
-        "refused",
-        "seal_key_malformed",
-    )
-
-
-# --- restored stores -----------------------------------------------------------------------------
+    assert (told["state"], told["refused_because"][0]["name"]) == ("refused", "seal_key_malformed")

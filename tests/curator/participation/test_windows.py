@@ -13,7 +13,6 @@ from common.web.dependencies import part_of
 from curator.participation.windows import Windows
 from curator.store import parties
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, Site, query
-from tests.curator.double import FakeWorld
 
 NAMES = [f"meter-{number:02d}" for number in range(30)]
 
@@ -37,9 +36,7 @@ async def with_readings(s: Site) -> None:
 
 
 @pytest.mark.parametrize("reach", [1000, 7])
-async def test_each_round_gets_the_readings_that_it_would_read_alone(
-    s: Site, world: FakeWorld, reach: int
-) -> None:
+async def test_each_round_gets_the_readings_that_it_would_read_alone(s: Site, reach: int) -> None:
     await with_readings(s)
     asked = [
         query(PLAIN, name="one", max_readings=1),

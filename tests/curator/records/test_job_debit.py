@@ -40,7 +40,9 @@ from tests.curator.records.test_sequence_rounds import (
     ITEMS,
     ONE,
     SECOND,
+    debits,
     give,
+    opened,
     serving,
     step_and_query,
 )
@@ -79,17 +81,6 @@ def filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the public check of paths, which refuses most lies before the filter meets them:
     privacy does not rest on it."""
     monkeypatch.setattr(federated_steps, "after_sum", lambda spends, _asked: spends)
-
-
-def opened(it: Site) -> list[int]:
-    """What this curator adds to the newest round."""
-    signed = list(it.world.rounds.values())[-1]
-    return it.world.total(signed.statement).tolist()
-
-
-async def debits(it: Site, unit: str = "record") -> list[str]:
-    found = (await it.get("/v1/curators/meter/budget"))["units"][unit]["debits"]
-    return [debit["epsilon"] for debit in found]
 
 
 async def spent(it: Site) -> list[Fraction]:
@@ -331,7 +322,7 @@ async def test_what_records_spent_is_dropped_with_old_rounds(it: Site, over: boo
 
 
 async def test_a_curator_that_dies_between_parts_counts_them_once(
-    site: OpenSite, world: FakeWorld, it: Site, monkeypatch: pytest.MonkeyPatch
+    site: OpenSite, it: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A question in parts of five words; the process is another one for each. S is that of the
     whole, and each cell is there once."""
@@ -373,7 +364,7 @@ async def test_a_restored_curator_answers_no_later_step(
 
 @pytest.mark.usefixtures("filter_alone")
 async def test_each_curator_of_a_host_has_its_own_sums_and_its_own_debit(
-    site: OpenSite, world: FakeWorld, it: Site
+    site: OpenSite, it: Site
 ) -> None:
     """One refuses the first step and stays out of the job; another spends all and adds zeros from
     then on; a third goes on counting. Their ledgers differ, the vectors show who counts."""

@@ -22,7 +22,6 @@ from tacit.encoders.counts import Level, PathSpends
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, Successors
 from tacit.protocol.round.descriptor import RefusalGround
 from tests.curator.conftest import OpenSite, Site
-from tests.curator.double import FakeWorld
 from tests.curator.records.test_attempts import ended
 from tests.curator.records.test_job_debit import (
     LONG,
@@ -138,7 +137,7 @@ async def test_a_refusal_is_told_as_one_of_the_descriptor(it: Site) -> None:
 
 
 async def test_what_is_noted_and_not_answered_counts_once_after_a_restart(
-    site: OpenSite, world: FakeWorld, it: Site, monkeypatch: pytest.MonkeyPatch
+    site: OpenSite, it: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process dies when the step is noted and nothing is debited: the same round goes on."""
     assert await course(it, FIRST) == [None]

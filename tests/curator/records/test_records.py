@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -33,6 +34,16 @@ GRID = Grid((0.0, 0.0), (10.0, 10.0))
 SUM = KmeansSum(GRID, Histogram(4, 2, GRID.steps, Fraction(1)))
 ROWS = [[1.0, 1.0], [9.0, 9.0], [9.5, 9.0], [100.0, -3.0]]
 AGREED = {"algorithms": ["kmeans"], "min_participants": 2}
+OF_A_JOB: dict[str, Any] = {
+    "job": "job-1",
+    "layer": "aggregator",
+    "sharing": "additive",
+    "aggregators": 3,
+    "collusion": {"curators": 0, "aggregators": 2},
+    "min_participants": 2,
+    "n_max": 100,
+    "deadline_s": 3600,
+}
 
 
 def step_and_query(asked: KmeansSum = SUM, number: int = 1, **changes: Any) -> tuple[Any, Query]:
@@ -49,22 +60,15 @@ def step_and_query(asked: KmeansSum = SUM, number: int = 1, **changes: Any) -> t
     fields = {
         **sums.query_fields(asked, "record", MOST_RECORDS),
         "name": step.name,
-        "job": "job-1",
-        "layer": "aggregator",
-        "sharing": "additive",
-        "aggregators": 3,
-        "collusion": {"curators": 0, "aggregators": 2},
-        "min_participants": 2,
-        "n_max": 100,
-        "deadline_s": 3600,
+        **OF_A_JOB,
         **changes,
     }
     return step, Query.model_validate_json(json.dumps(fields))
 
 
-@pytest.fixture
-async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
-    """A curator with a table, and a coordinator that serves `world.steps`."""
+@asynccontextmanager
+async def serving_steps(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
+    """The curator `meter`, and a coordinator that serves `app.state.steps`."""
     steps: dict[int, bytes] = {}
 
     async def serve(request: Request) -> Response:
@@ -74,6 +78,13 @@ async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
     async with site() as running:
         running.app.state.steps = steps
         await running.enrol("meter")
+        yield running
+
+
+@pytest.fixture
+async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
+    """A curator with a table."""
+    async with serving_steps(site, world) as running:
         await running.policy(**AGREED)
         table = {"curator": "meter", "columns": ["b", "c", "a"]}
         rows = [[b, 0.0, a] for a, b in ROWS]
@@ -105,20 +116,11 @@ async def test_a_round_of_a_job_gets_the_sum_of_the_rows(it: Site) -> None:
     assert total.tolist() == SUM.query.sums(GRID.quantise(np.array(ROWS))).tolist()
 
 
-async def test_default_policies_take_part_in_no_algorithm(it: Site) -> None:
-    await it.policy(min_participants=2)
-    assert refused(await ask(it, *step_and_query())) == "policy_refused"
-
-
 FORGED: list[tuple[str, dict[str, Any]]] = [
     ("less noise", {"epsilon": "2"}),
     (
         "another bound",
-        {
-            "blocks": [
-                {"name": "cells", "dimension": 16, "l1_bound": "0.5", "resolution": "0.5"},
-            ]
-        },
+        {"blocks": [{"name": "cells", "dimension": 16, "l1_bound": "0.5", "resolution": "0.5"}]},
     ),
     ("another unit", {"max_readings": 3, "privacy_unit": "curator", "epsilon": "3"}),
 ]
@@ -179,9 +181,6 @@ async def test_a_job_keeps_its_plan_and_asks_no_step_twice(it: Site) -> None:
     assert (await ask(it, *step_and_query(other, 3)))["contributed"]
 
 
-# --- the table -----------------------------------------------------------------------------------
-
-
 async def test_a_table_by_csv_and_what_is_told_of_it(it: Site) -> None:
     await it.request(
         "POST",
@@ -225,9 +224,6 @@ async def test_a_table_is_its_owners(it: Site) -> None:
     body = {"curator": "meter", "columns": ["a"], "rows": [[1]]}
     await it.request("POST", "/v1/records", body, 403, headers=headers)
     await it.request("POST", "/v1/records", {**body, "curator": "other"}, headers=headers)
-
-
-# --- what counts ---------------------------------------------------------------------------------
 
 
 async def test_a_statistic_of_a_register_over_hours_of_the_day(it: Site) -> None:

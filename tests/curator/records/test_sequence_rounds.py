@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from tacit.encoders import sums
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
@@ -26,7 +23,7 @@ from tacit.protocol.federation import FederatedStep
 from tacit.query.query import Query
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.double import FakeWorld
-from tests.curator.records.test_records import ask, refused
+from tests.curator.records.test_records import OF_A_JOB, ask, refused, serving_steps
 
 ITEMS = ("L1", "L2", "L3")
 RATES, ONE = (Fraction(1, 3),), np.zeros(1, np.int64)
@@ -55,14 +52,7 @@ def step_and_query(
     fields = {
         **sums.query_fields(asked, "record", MOST_SEQUENCES, every_record=True),
         "name": made.name,
-        "job": "job-1",
-        "layer": "aggregator",
-        "sharing": "additive",
-        "aggregators": 3,
-        "collusion": {"curators": 0, "aggregators": 2},
-        "min_participants": 2,
-        "n_max": 100,
-        "deadline_s": 3600,
+        **OF_A_JOB,
         **query,
     }
     return made, Query.model_validate_json(json.dumps(fields))
@@ -77,15 +67,7 @@ async def give(it: Site, content: str, name: str = "visits") -> None:
 @asynccontextmanager
 async def serving(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
     """A curator with sequences, and a coordinator that serves its steps."""
-    steps: dict[int, bytes] = {}
-
-    async def serve(request: Request) -> Response:
-        return Response(steps[request.path_params["number"]], media_type="application/json")
-
-    world.app.router.routes.append(Route("/v1/jobs/{job}/steps/{number:int}", serve))
-    async with site() as running:
-        running.app.state.steps = steps
-        await running.enrol("meter")
+    async with serving_steps(site, world) as running:
         await running.policy(algorithms=["sequential-ngram", "kmeans"], min_participants=2)
         await give(running, CURATOR_A)
         yield running
@@ -97,8 +79,8 @@ async def it(site: OpenSite, world: FakeWorld) -> AsyncIterator[Site]:
         yield running
 
 
-async def debits(it: Site) -> list[str]:
-    found = (await it.get("/v1/curators/meter/budget"))["units"]["record"]["debits"]
+async def debits(it: Site, unit: str = "record") -> list[str]:
+    found = (await it.get("/v1/curators/meter/budget"))["units"][unit]["debits"]
     return [debit["epsilon"] for debit in found]
 
 
@@ -117,9 +99,7 @@ async def test_example_a_of_the_spec_by_hand(it: Site) -> None:
     assert await debits(it) == ["0.333334"] * 2
 
 
-async def test_items_are_places_in_the_steps_universe_and_strangers_count_nowhere(
-    it: Site,
-) -> None:
+async def test_items_are_places_in_the_steps_universe_and_strangers_count_nowhere(it: Site) -> None:
     await give(it, CURATOR_C)
     universe = {"universe": ["L3", "L2", "L1"]}
     assert (await ask(it, *step_and_query(step=universe)))["contributed"]

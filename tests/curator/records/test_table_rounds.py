@@ -155,9 +155,6 @@ async def test_every_table_is_paid_for_by_every_record(it: Site) -> None:
     assert refused(await ask(it, query(**unit, name="again"))) == "budget_exceeded"
 
 
-# --- texts in a curator's table ------------------------------------------------------------------
-
-
 async def test_texts_come_with_json_too(it: Site) -> None:
     rows = [["m", 70, 1], ["f", 3, 1]]
     body = {"curator": "meter", "columns": ["sex", "age", "kwh"], "rows": rows}

@@ -144,9 +144,6 @@ def plain(found: Totals) -> list[list[int]]:
     return [column.tolist() for column in found.columns()]
 
 
-# --- running totals ------------------------------------------------------------------------------
-
-
 async def test_running_totals_are_the_sums_of_the_debits_of_each_curator(
     transaction: Transaction,
 ) -> None:
@@ -243,9 +240,6 @@ async def test_a_credit_takes_back_from_the_totals_that_there_are(
         assert [spent[2], spent[3], spent[6], spent[7]] == [[0, each, each, 0] for each in both]
 
 
-# --- debits --------------------------------------------------------------------------------------
-
-
 async def listed(transaction: Transaction, **asked: object) -> list[int]:
     """The debits that are listed, by their first curator."""
     found = await list_debits(transaction, "gateway", PrivacyUnit.CURATOR, **asked)
@@ -327,9 +321,6 @@ def test_a_debit_cannot_be_changed() -> None:
     new = row(bits(0, length=1))
     with pytest.raises(FrozenInstanceError):
         new.segment = 1  # type: ignore[misc]
-
-
-# --- refusals ------------------------------------------------------------------------------------
 
 
 async def test_a_span_that_is_decided_again_forgets_its_own_refusals(
