@@ -17,22 +17,13 @@ from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
 from tests.curator.conftest import NOISY, Site, query
 from tests.curator.double import FakeWorld
+from tests.curator.test_policy import LOCAL
 
 AVERAGED: dict[str, Any] = {
     **NOISY,
     "epsilon": "0.001",
     "layer": "curator",
     "collusion": {"curators": 1, "aggregators": 1},
-}
-LOCAL: dict[str, Any] = {
-    **NOISY,
-    "mechanism": "local",
-    "sharing": "none",
-    "aggregators": 1,
-    "epsilon": None,
-    "layer": None,
-    "epsilon_i": "1",
-    "collusion": {"curators": 0, "aggregators": 0},
 }
 
 
@@ -61,10 +52,7 @@ FORGED = Identity.generate()
 
 @pytest.mark.parametrize(
     ("signers", "changes"),
-    [
-        ((None,), {}),
-        ((FORGED, FORGED, FORGED), {}),
-    ],
+    [((None,), {}), ((FORGED, FORGED, FORGED), {})],
     ids=["one too few", "forged"],
 )
 async def test_a_round_is_not_aborted_because_the_coordinator_says_so(
@@ -81,10 +69,7 @@ async def test_a_round_is_not_aborted_because_the_coordinator_says_so(
     await s.take_part()
     assert not world.members(second)
     (ground,) = (await s.history("house"))[0]["refused_because"]
-    assert (ground["name"], ground["figures"]) == (
-        "window_contributed",
-        {"round": first.round},
-    )
+    assert (ground["name"], ground["figures"]) == ("window_contributed", {"round": first.round})
     # Control: where repeats are allowed, the same readings are hidden by another noise, and the
     # two can be averaged. (Two draws of scale 20 million units: equal once in ten million.)
     await s.policy(allow_repeats=True)

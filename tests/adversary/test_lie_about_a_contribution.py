@@ -269,10 +269,7 @@ async def test_what_is_no_field_element_or_too_long_is_not_taken(pair: Federatio
     large = bytearray(honest[0])
     large[NONCE : NONCE + 8] = b"\xff" * 8
     wrong = [bytes(honest[0]) + bytes(8), bytes(honest[0])[:-8], bytes(honest[1])]
-    for content, name in [
-        (bytes(large), "out_of_field"),
-        *((x, "wrong_length") for x in wrong),
-    ]:
+    for content, name in [(bytes(large), "out_of_field"), *((x, "wrong_length") for x in wrong)]:
         piece = current.proved_piece(sender, 0, content)
         answer = await current.send(sender, 0, piece)
         assert (answer.status_code, problem(answer)) == (400, name)

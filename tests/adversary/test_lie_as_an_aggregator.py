@@ -168,10 +168,7 @@ async def test_what_the_coordinator_passes_on_wrongly_is_not_taken(trio: Federat
     refused(await asked(current, 0, "verdict", verifications), 409, "shares_missing")
     assert (await current.put_chunk(trio.peers[0], 1, 0, chunk)).status_code == 204
     verdicts = await current.decide(honest)
-    manifest, good = (
-        current.manifest(accepted, verdicts),
-        current.request(accepted, verdicts),
-    )
+    manifest, good = (current.manifest(accepted, verdicts), current.request(accepted, verdicts))
     # a manifest that leaves one out, or without all verdicts
     wrong = manifest.model_copy(update={"members": b"\x07", "count": 3})
     for bad in (

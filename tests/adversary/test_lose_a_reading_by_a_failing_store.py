@@ -87,11 +87,7 @@ async def test_a_request_is_answered_503_and_stored_later(
 
 @pytest.mark.parametrize("state", [*PASSING, "42501", "P0001", "XX001"])
 async def test_a_message_is_not_acknowledged_and_stored_later(
-    site: OpenSite,
-    database_url: str,
-    broker: Broker,
-    state: str,
-    monkeypatch: pytest.MonkeyPatch,
+    site: OpenSite, database_url: str, broker: Broker, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: dict[str, Any] = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
     lost, whole = asyncio.Event(), Connection._set

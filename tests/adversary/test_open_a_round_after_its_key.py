@@ -108,10 +108,7 @@ async def test_a_reader_delays_the_log_and_gives_no_key(pair: Federation, tmp_pa
     await sweep(pair)
     after = where(tmp_path, secrets)
     assert after["wrapped seed"]  # in the log, which the reader holds back
-    assert {name for name, files in after.items() if files} <= {
-        "wrapped seed",
-        "wrapped session",
-    }
+    assert {name for name, files in after.items() if files} <= {"wrapped seed", "wrapped session"}
     assert after["wrapping key"] == set()  # so what is left opens nothing
     reader.close()
     await sweep(pair)

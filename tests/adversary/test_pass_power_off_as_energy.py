@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from common.principals import Principal, Scope
-from common.web.dependencies import part_of
 from curator.intake import intake
 from curator.intake import reading as items
-from curator.intake.intake import Intake
 from tests.curator import conftest as curator
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
@@ -45,10 +42,7 @@ async def test_items_of_another_dimension_are_refused_by_name(s: Site, world: Fa
     answers = await s.send(SENT)
     assert [each["status"] for each in answers] == ["rejected"] * 2 + ["accepted"] * 2
     details = [each["problem"]["detail"] for each in answers[:2]]
-    assert details == [
-        f"{ENERGY}; W is a unit of power",
-        f"{ENERGY}; m3 is a unit of volume",
-    ]
+    assert details == [f"{ENERGY}; W is a unit of power", f"{ENERGY}; m3 is a unit of volume"]
     assert {each["problem"]["pointer"] for each in answers[:2]} == {"/unit"}
     lines = "\n".join(json.dumps(item) for item in SENT)
     again = await s.request(
@@ -169,13 +163,3 @@ async def test_files_are_held_to_the_same_registers(s: Site) -> None:
     assert "kind delta or total_increasing" in found["errors"][0]["detail"]
     counts = await s.get("/v1/curators/h-0/readings")
     assert counts["accepted"] == 1
-
-
-async def test_messages_are_held_to_the_same_registers(s: Site) -> None:
-    """MQTT goes through the same intake, as the device of the topic."""
-    await s.enrol("gw", HOUSES)
-    caller = Principal("mqtt", frozenset({Scope.DEVICE}), "h-0")
-    raw = items.load_json(json.dumps({"time": AT, "value": "1", "unit": "W"}))
-    (answer,) = await part_of(s.app, Intake).take_sent([(raw, caller)])
-    assert answer.status is intake.Status.REJECTED
-    assert answer.pointer == "/unit"

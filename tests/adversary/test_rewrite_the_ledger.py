@@ -58,7 +58,7 @@ NEWEST = "(SELECT max(id) FROM debit)"
     ids=["a figure", "a window", "the last row", "every row"],
 )
 async def test_a_rewritten_ledger_is_not_that_of_the_checkpoint(
-    s: Site, world: FakeWorld, change: str, row: int
+    s: Site, change: str, row: int
 ) -> None:
     await spent(s, 3)
     kept = await verified(s)
@@ -89,7 +89,7 @@ async def test_a_ledger_that_grew_is_still_that_of_the_checkpoint(
     assert not (await verified(s, {**kept, "rows": 1}))["verified"]
 
 
-async def test_a_credit_that_no_aggregator_signed_for(s: Site, world: FakeWorld) -> None:
+async def test_a_credit_that_no_aggregator_signed_for(s: Site) -> None:
     await spent(s, 2)
     await ran(s, f"UPDATE debit SET credited = made WHERE id = {NEWEST}")
     found = await verified(s)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -31,13 +32,15 @@ KEEPS = {
 }
 
 
-def app_of(service: str, directory: Path) -> FastAPI:
+def app_of(service: str, directory: Path, **more: Any) -> FastAPI:
+    """A service whose data are in a directory."""
+    settings: dict[str, Any] = {"data_dir": directory, **more}
     if service == "coordinator":
-        return coordinator.app.create_app(CoordinatorSettings(data_dir=directory))
+        return coordinator.app.create_app(CoordinatorSettings(**settings))
     if service == "curator":
-        return curator.app.create_app(CuratorSettings(data_dir=directory))
-    settings = AggregatorSettings(data_dir=directory, aggregator_id="a", operator="a")
-    return aggregator.app.create_app(settings)
+        return curator.app.create_app(CuratorSettings(**settings))
+    own = AggregatorSettings(aggregator_id="a", operator="a", **settings)
+    return aggregator.app.create_app(own)
 
 
 async def start(service: str, directory: Path) -> str:

@@ -15,21 +15,7 @@ import pytest
 from tests.curator.conftest import NOISY, Site, query
 from tests.curator.double import FakeWorld
 
-TWO: dict[str, Any] = {
-    **NOISY,
-    "aggregators": 2,
-    "collusion": {"curators": 0, "aggregators": 1},
-}
-LOCAL: dict[str, Any] = {
-    **NOISY,
-    "mechanism": "local",
-    "sharing": "none",
-    "aggregators": 1,
-    "epsilon": None,
-    "layer": None,
-    "epsilon_i": "1",
-    "collusion": {"curators": 0, "aggregators": 0},
-}
+TWO: dict[str, Any] = {**NOISY, "aggregators": 2, "collusion": {"curators": 0, "aggregators": 1}}
 
 
 async def victim(s: Site) -> None:
@@ -110,27 +96,5 @@ async def test_a_figure_that_assumes_too_little(
     # Control: one that an owner may accept.
     await s.policy(min_collusion={who: collusion[who]})
     descriptor = s.open(asked)
-    await s.take_part()
-    assert world.members(descriptor) == {0}
-
-
-async def test_a_local_round_needs_no_honest_aggregator(s: Site, world: FakeWorld) -> None:
-    """Its figure holds though its one aggregator colludes: only a required one counts."""
-    await victim(s)
-    await s.policy(min_collusion={"aggregators": 2, "curators": 5})
-    descriptor = s.open(query(LOCAL))
-    await s.take_part()
-    assert world.members(descriptor) == {0}
-    assert (await s.history("victim"))[0]["declared"]["assumes"] == (
-        "nothing of the aggregator aggregator-0 or of other curators: all of them may collude"
-    )
-    others = sorted([fingerprint(world, 1), fingerprint(world, 2)])
-    await s.policy(required_aggregators=others)
-    descriptor = s.open(query(LOCAL, name="again"))
-    await s.take_part()
-    assert world.members(descriptor) == set()
-    assert await ground(s) == {"missing": others}
-    await s.policy(required_aggregators=[fingerprint(world, 0), *others])
-    descriptor = s.open(query(LOCAL, name="third"))
     await s.take_part()
     assert world.members(descriptor) == {0}

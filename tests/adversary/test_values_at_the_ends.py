@@ -18,12 +18,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-import aggregator.app
-import coordinator.app
-import curator.app
-from aggregator.settings import AggregatorSettings
-from coordinator.settings import CoordinatorSettings
-from curator.settings import CuratorSettings
+from tests.adversary.test_start_with_a_lost_database import app_of
 
 TOKEN = "tct_operator_" + "a" * 43
 SERVICES = ["coordinator", "aggregator", "curator"]
@@ -32,26 +27,13 @@ NUMBERS = [2**63, -(2**63) - 1]
 TIMES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9900-01-01T00:00:00Z"]
 
 
-def app_of(service: str, directory: Path, url: str) -> FastAPI:
-    settings: dict[str, Any] = {
-        "data_dir": directory,
-        "database_url": SecretStr(url),
-        "operator_token": SecretStr(TOKEN),
-    }
-    if service == "coordinator":
-        return coordinator.app.create_app(CoordinatorSettings(**settings))
-    if service == "curator":
-        return curator.app.create_app(CuratorSettings(participate=False, **settings))
-    return aggregator.app.create_app(
-        AggregatorSettings(aggregator_id="a", operator="a", **settings)
-    )
-
-
 @asynccontextmanager
 async def running(
     service: str, directory: Path, url: str
 ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
-    app = app_of(service, directory, url)
+    more: dict[str, Any] = {"participate": False} if service == "curator" else {}
+    more |= {"database_url": SecretStr(url), "operator_token": SecretStr(TOKEN)}
+    app = app_of(service, directory, **more)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(

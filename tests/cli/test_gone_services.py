@@ -13,6 +13,7 @@ import pytest
 from cli.services.deployment import Running, join_token
 from tacit import Problem
 from tacit.protocol.enrolment import PartyKind
+from tests.cli.test_away import QUERY
 from tests.cli.test_pairing import tacit
 
 pytestmark = pytest.mark.slow
@@ -88,12 +89,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
         assert gone.url not in said
     with coordinator.client() as client:
         assert client.trust.aggregator(gone.id)["links"][-1]["statement"]["revoked_by"]
-        query = {"name": "after", "function": "count", "mechanism": "distributed", "epsilon": "1",
-                 "aggregators": 2, "sharing": "additive", "unit": "kWh", "bounds": ["0", "5"],
-                 "max_readings": 1, "resolution": "0.001", "deadline_s": 60,
-                 "min_participants": 2, "n_max": 10,
-                 "collusion": {"curators": 0, "aggregators": 1}}  # fmt: skip
-        made = client.queries.create(query)
+        made = client.queries.create({**QUERY, "name": "after"})
         hour = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z"}
         with pytest.raises(Problem, match="identity_superseded"):
             client.rounds.open(made["id"], window=hour)

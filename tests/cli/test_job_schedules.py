@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from tests.cli.conftest import OPERATOR
+from tests.cli.test_jobs import tacit
 from tests.rules import energy_sum
 
 PARAMS: dict[str, Any] = {
@@ -29,13 +28,6 @@ FEDERATION: dict[str, Any] = {
 QUERY = energy_sum(
     name="every-hour", mechanism="distributed", epsilon="1", n_max=100, deadline_s=60
 )
-
-
-def tacit(*arguments: str, code: int = 0) -> str:
-    """The output of a command that ends so."""
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == code, done.output
-    return done.output
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tacit.randomness import SeededRandom
 from tacit.validity.functions import ProvedSum, ReadingBounds
 from tacit.validity.prio3 import Outcome, Prio3
 from tests.examples.client import load_client
+from tests.examples.test_constrained_curator import QUERY
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 CONTEXT = proof_context(bytes(range(32)))
@@ -151,7 +152,7 @@ def test_what_is_no_bit_is_refused(
 def test_a_reading_becomes_the_engine_s_contribution(
     client: ModuleType, change: dict[str, Any], within: bool, value: str
 ) -> None:
-    asked = {**QUERY, **change}
+    asked = {**QUERY, "validity": "proved", "epsilon": "1", **change}
     query = Query.model_validate_json(json.dumps(asked))
     window = {"start": "2025-11-03T18:00:00Z", "end": "2025-11-03T19:00:00Z"}
     moment = "2025-11-03T18:30:00Z" if within else window["end"]
@@ -164,24 +165,6 @@ def test_a_reading_becomes_the_engine_s_contribution(
     function = proof_plan(query).of(1).function
     assert isinstance(function, ProvedSum)
     assert (most - least, (least,)) == (function.top, function.offset)
-
-
-QUERY: dict[str, Any] = {
-    "name": "with-a-device",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 1,
-    "resolution": "0.001",
-    "validity": "proved",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "min_participants": 9,
-    "n_max": 100,
-    "deadline_s": 120,
-}
 
 
 def test_the_example_of_the_page_is_the_engine_s(client: ModuleType) -> None:
