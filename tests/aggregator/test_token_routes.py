@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
-from common.runtime.clock import ManualClock
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_pieces import problem
 
@@ -21,14 +19,6 @@ NOT_ISSUED: list[tuple[str, dict[str, Any]]] = [
     ("/label", {"label": "x" * 201}),
     ("/owner", {"owner": "me"}),
 ]
-GRANT: dict[str, Any] = {"party": "house-1", "kind": "curator", "valid_s": 3600}
-
-
-async def made(peer: Peer, **fields: Any) -> dict[str, Any]:
-    answer = await peer.ask("POST", "/v1/tokens", {"scope": "operator", **fields})
-    assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 async def listed(peer: Peer) -> dict[str, dict[str, Any]]:
@@ -40,40 +30,6 @@ async def listed(peer: Peer) -> dict[str, dict[str, Any]]:
         found |= {item["id"]: item for item in answer.json()["tokens"]}
         path = answer.links.get("next", {}).get("url", "")
     return found
-
-
-async def test_an_operators_token_is_shown_once_and_ends(
-    database_url: str, pair: Federation, clock: ManualClock
-) -> None:
-    peer = pair.peers[0]
-    short = await made(peer, valid_s=60, label="night shift")
-    long = await made(peer)
-    assert set(short) == {"id", "token", "scopes", "subject"}
-    for each in (short, long):
-        answer = await peer.ask("POST", "/v1/grants", GRANT, each["token"])
-        assert answer.status_code == 201
-    clock.advance(timedelta(seconds=60))
-    answer = await peer.ask("POST", "/v1/grants", GRANT, short["token"])
-    assert (answer.status_code, problem(answer)) == (401, "token_expired")
-    found = await listed(peer)
-    assert len(found) == 4  # the settings', the coordinator's, and these
-    shown = found[short["id"]]
-    assert (shown["scopes"], shown["subject"], shown["label"]) == (
-        ["operator"],
-        None,
-        "night shift",
-    )
-    assert short["token"] not in str(found)
-    assert (await peer.ask("DELETE", f"/v1/tokens/{long['id']}")).status_code == 204
-    answer = await peer.ask("POST", "/v1/grants", GRANT, long["token"])
-    assert (answer.status_code, problem(answer)) == (401, "token_unknown")
-    assert (await listed(peer))[long["id"]]["revoked"] is not None
-    for gone in (long["id"], "nobody"):
-        answer = await peer.ask("DELETE", f"/v1/tokens/{gone}")
-        assert (answer.status_code, problem(answer)) == (404, "unknown_token")
-    for no_id in ("%00", "%ED%A0%80", "x" * 37):
-        answer = await peer.ask("DELETE", f"/v1/tokens/{no_id}")
-        assert (answer.status_code, problem(answer)) == (422, "bad_parameter")
 
 
 async def test_a_partys_token_ends_at_once_where_it_was_remembered(pair: Federation) -> None:

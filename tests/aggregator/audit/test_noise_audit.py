@@ -157,9 +157,7 @@ async def test_looks_spend_alpha_and_outlive_a_restart(
 
 
 @pytest.mark.usefixtures("database_url")
-async def test_a_commitment_that_fails_counts_nothing(
-    single: Federation,
-) -> None:
+async def test_a_commitment_that_fails_counts_nothing(single: Federation) -> None:
     """The store breaks in the middle of the transaction: neither a commitment nor a count stays,
     and the next attempt counts once. So does a repeated request, and an abort takes nothing off."""
     host = await single.host("gateway", 8)
@@ -211,11 +209,7 @@ async def test_numbers_across_chunks_and_nothing_but_sums_is_stored(single: Fede
     for t in range(2):
         senders = [host] if t else [host, late]
         await commit_round(
-            single,
-            senders,
-            lambda sender, _: np.ones((len(sender.curators), 2), int),
-            t,
-            asked,
+            single, senders, lambda sender, _: np.ones((len(sender.curators), 2), int), t, asked
         )
     found = await look(single)
     assert [(item["part"], item["curators"]) for item in found["families"]] == [

@@ -22,13 +22,7 @@ from aggregator.pieces.intake import (
     _refuse_overlap,
 )
 from aggregator.pieces.routes import open_received
-from aggregator.pieces.unsealing import (
-    BatchItem,
-    LonePiece,
-    Words,
-    open_lone,
-    session_for,
-)
+from aggregator.pieces.unsealing import BatchItem, LonePiece, Words, open_lone, session_for
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow
 from common.store.transactions import Transaction
@@ -67,9 +61,6 @@ def names(answers: Any) -> list[Any]:
 async def nothing(_: Transaction) -> str:
     """A transition that leaves the round as it is."""
     return "flushed"
-
-
-# --- values --------------------------------------------------------------------------------------
 
 
 async def test_items_have_the_size_of_their_bodies_and_cannot_be_changed(
@@ -125,12 +116,7 @@ def test_an_overlap_names_the_first_ten_thousand_numbers() -> None:
     _refuse_overlap(header, [BatchRow(1, 0, 0, 0, 0, b"", sets.pack(~odd))])
 
 
-# --- lone pieces ---------------------------------------------------------------------------------
-
-
-async def test_pieces_that_were_stored_together_are_compared_one_by_one(
-    single: Federation,
-) -> None:
+async def test_pieces_that_were_stored_together_are_compared_one_by_one(single: Federation) -> None:
     """Several pieces are one row: each is compared with its own part of it."""
     senders = await single.lone(5)
     current = await single.open(query())
@@ -207,16 +193,6 @@ async def test_a_piece_again_is_known_and_another_conflicts(pair: Federation) ->
     assert await held(current) == 1
 
 
-async def test_a_fresh_seal_of_the_same_words_is_known(pair: Federation) -> None:
-    (sender,) = await pair.lone(1)
-    current = await pair.open(query(aggregators=2, mechanism="exact"))
-    words = np.array([99], np.uint64)
-    first, second = (current.piece(sender, 0, words) for _ in range(2))
-    assert first != second
-    assert (await current.send(sender, 0, first)).status_code == 201
-    assert (await current.send(sender, 0, second)).status_code == 200
-
-
 @pytest.mark.usefixtures("database_url")
 async def test_batches_by_the_table(pair: Federation) -> None:
     """Spec: hot-path, section 2: the cases of an arriving batch, in its order."""
@@ -286,38 +262,22 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
 async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Federation) -> None:
     """What an earlier item of the transaction brought is known to a later one, though a transition
     between them wrote it."""
-    one, other = await pair.lone(2)
+    senders = await pair.lone(2)
     current = await pair.open(query(aggregators=2, mechanism="exact"))
-    service = parts_of(pair)
-    context = await service.aggregator.round(current.id)
-    shares = current.split(np.array([[1], [2]]))[0]
-
-    async def item(sender: Sender, words: Words) -> PiecesItem:
-        piece = current.piece(sender, 0, words)
-        party = await service.directory.find(sender.tokens[0])
-        session = await session_for(
-            service.aggregator, context, party, piece.session, piece.announce
-        )
-        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece, session),))
-
-    first, late = await item(one, shares[0]), await item(other, shares[1])
-
-    async def nothing(_: Transaction) -> str:
-        return "a transition that leaves the round open"
+    intake = parts_of(pair).intake
+    first, late = [
+        await request(current, await opened_piece(current, sender, value))
+        for value, sender in enumerate(senders, 1)
+    ]
+    context = first.context
 
     async def close(transaction: Transaction) -> str:
         await store.advance(transaction, context.key, RoundState.OPEN, RoundState.FROZEN)
         return "closed"
 
-    items = [
-        first,
-        TransitionItem(context, nothing),
-        first,
-        TransitionItem(context, close),
-        first,
-        late,
-    ]
-    answers = await asyncio.gather(*(service.intake.submit(each) for each in items))
+    flush, end = TransitionItem(context, nothing), TransitionItem(context, close)
+    items = [first, flush, first, end, first, late]
+    answers = await asyncio.gather(*(intake.submit(each) for each in items))
     stored, _, known, _, (closed,), (shut,) = answers
     assert (stored, known) == ([201], [200])
     assert (closed.name, dict(closed.extra)["included"]) == ("round_closed", True)

@@ -153,9 +153,7 @@ async def test_the_stored_session_decides(pair: Federation) -> None:
     assert (await current.send(sender, 0, piece)).status_code == 201
 
 
-async def test_of_two_processes_the_first_that_stored_a_session_decides(
-    pair: Federation,
-) -> None:
+async def test_of_two_processes_the_first_that_stored_a_session_decides(pair: Federation) -> None:
     current, sender, piece = await opened(pair)
     assert (await current.send(sender, 0, piece)).status_code == 201
     aggregator = pair.peers[0].part(Aggregator)

@@ -12,13 +12,7 @@ import pytest
 from common.runtime.clock import ManualClock
 from common.web.paging import encode_cursor
 from tacit.crypto.signing import Identity
-from tacit.protocol.enrolment import (
-    ENROLMENT_LABEL,
-    GRANT_HEADER,
-    Enrolment,
-    PartyKind,
-    grant_hash,
-)
+from tacit.protocol.enrolment import ENROLMENT_LABEL, GRANT_HEADER, Enrolment, PartyKind, grant_hash
 from tacit.wire import encode_binary
 from tests.aggregator.double import DEPLOYMENT, Federation, Peer, Sender
 from tests.aggregator.rounds.test_state_machine import refused

@@ -71,10 +71,7 @@ async def test_every_step_repeats_its_bytes_and_the_sum_is_exact(pair: Federatio
     refused(answer, 409, "round_not_frozen")
     accepted = await current.freeze()
     first = await commit(current, accepted)
-    assert (first.status_code, first.content) == (
-        200,
-        (await commit(current, accepted)).content,
-    )
+    assert (first.status_code, first.content) == (200, (await commit(current, accepted)).content)
     manifest, commitments = await current.commit(accepted)
     own, other = commitments
     altered = other.statement.model_copy(update={"manifest_hash": bytes(32)})

@@ -28,13 +28,6 @@ NOISY: dict[str, Any] = {
     "epsilon": "1",
     "collusion": {"curators": 0, "aggregators": 1},
 }
-STEP: dict[str, Any] = {
-    **NOISY,
-    "name": f"kmeans:1:{'0' * 64}",
-    "function": "vector_sum",
-    "dimension": 1,
-    "coordinates": "values",
-}
 
 
 def asked(**changes: Any) -> Query:
@@ -92,39 +85,6 @@ async def test_windows_and_registers_that_do_not_meet(pair: Federation) -> None:
     await released(pair, lone[1:], query(**{**noisy, "family": "c", "register": "reactive"}))
     opened = await deliver(await pair.open(query(**noisy, register="energy_export")), lone[1:])
     refused(await commitment(opened), 409, "difference_refused")
-
-
-async def test_sums_that_no_family_protects(pair: Federation) -> None:
-    """They are kept apart by their noise and by each curator's budget."""
-    lone = await pair.lone(4)
-    await released(pair, lone, query(**NOISY))
-    await released(pair, lone[1:], query(**NOISY, name="other"))
-    opened = await deliver(await pair.open(query(**NOISY)), lone[1:])
-    refused(await commitment(opened), 409, "difference_refused")
-
-
-async def test_the_steps_of_one_job(pair: Federation) -> None:
-    """The one query of a step that is asked again, as after an abort."""
-    lone = await pair.lone(4)
-    job = {**STEP, "job": "clusters"}
-    await released(pair, lone, query(**job))
-    await released(pair, lone[1:], query(**job))
-    family = {"family": "f", "family_minimum": 2}
-    await released(pair, lone, query(**NOISY, **family))
-    # A step sums what its columns say, and meets no family.
-    await released(pair, lone[:3], query(**job))
-
-
-async def test_a_whole_and_its_parts(pair: Federation) -> None:
-    """No group is declared to an aggregator: it sees that the sets lie within one another."""
-    lone = await pair.lone(9)
-    family = {**NOISY, "family": "net", "family_minimum": 3}
-    await released(pair, lone, query(**family))
-    await released(pair, lone[:4], query(**family))
-    opened = await deliver(await pair.open(query(**family)), lone[4:8])
-    answer = await commitment(opened)
-    refused(answer, 409, "difference_refused")
-    assert len(answer.json()["rounds"]) == 2
 
 
 async def test_its_own_minimum_counts(alliance: Alliance) -> None:

@@ -24,10 +24,7 @@ FUNCTIONS: dict[str, tuple[dict[str, Any], list[list[int]]]] = {
         {"function": "variance", "bounds": ["-400000", "400000"], "max_readings": 4},
         [[0, 0, 0], [-400000, 400000**2, 1], [10, 50, 2]],
     ),
-    "histogram": (
-        {"function": "histogram", "edges": ["0", "5", "10"]},
-        [[0, 0], [2, 0], [1, 1]],
-    ),
+    "histogram": ({"function": "histogram", "edges": ["0", "5", "10"]}, [[0, 0], [2, 0], [1, 1]]),
     "vector": (
         {
             "function": "vector_sum",

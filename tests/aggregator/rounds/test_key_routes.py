@@ -26,9 +26,7 @@ async def state_of(peer: Peer, round_id: str) -> dict[str, Any]:
     return found
 
 
-async def test_the_old_key_opens_no_new_round_and_ends_its_own(
-    single: Federation,
-) -> None:
+async def test_the_old_key_opens_no_new_round_and_ends_its_own(single: Federation) -> None:
     [peer] = single.peers
     senders = await single.lone(2)
     old: SealKeyStatement = await current(single)
@@ -47,21 +45,14 @@ async def test_the_old_key_opens_no_new_round_and_ends_its_own(
     assert (await single.open(query())).descriptor.aggregators[0].seal == new
 
 
-async def test_destroyed_at_once_the_rounds_that_name_it_abort(
-    single: Federation,
-) -> None:
+async def test_destroyed_at_once_the_rounds_that_name_it_abort(single: Federation) -> None:
     [peer] = single.peers
     senders = await single.lone(2)
     running = await single.open(query())
     await running.contribute(senders[0], np.array([[3]]))
     assert await rotate(peer, destroy=True) == {"number": 2, "retired": [1], "destroyed": [1]}
     assert (await state_of(peer, running.id))["state"] == "aborted"
-    piece = await peer.ask(
-        "POST",
-        running.path("pieces"),
-        b"{}",
-        senders[1].tokens[0],
-    )
+    piece = await peer.ask("POST", running.path("pieces"), b"{}", senders[1].tokens[0])
     assert piece.status_code >= 400
     again = await single.open(query())
     for sender in senders:

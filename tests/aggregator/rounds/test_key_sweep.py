@@ -62,9 +62,6 @@ async def state(current: Round) -> tuple[str, str | None]:
     return shown["state"], shown["reason"]
 
 
-# --- rounds with keys of their own ---------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("database_url")
 async def test_a_round_of_lone_curators_and_hosts_is_summed(pair: Federation) -> None:
     await pair.lone(3)
@@ -72,9 +69,6 @@ async def test_a_round_of_lone_curators_and_hosts_is_summed(pair: Federation) ->
     pair.round_keys = True
     current = await contributed(pair)
     assert (await current.release())[0].tolist() == [73]
-
-
-# --- ends ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["release", "abort"])

@@ -40,9 +40,6 @@ def aggregator_of(federation: Federation, index: int = 0) -> Aggregator:
     return federation.peers[index].part(Aggregator)
 
 
-# --- policy --------------------------------------------------------------------------------------
-
-
 def ground(aggregator: Aggregator, descriptor: RoundDescriptor, **settings: Any) -> str | None:
     """Why a policy with these settings refuses; None if it does not."""
     changed = aggregator.settings.model_copy(update=settings)
@@ -152,9 +149,6 @@ async def test_a_promise_is_kept_for_its_query_and_operators_only(pair: Federati
     assert len(aggregator.promises) == 1
 
 
-# --- the own entry -------------------------------------------------------------------------------
-
-
 async def test_the_entry_of_an_aggregator_is_its_own(pair: Federation) -> None:
     aggregator, other = aggregator_of(pair), aggregator_of(pair, 1)
     await pair.lone(1)
@@ -230,9 +224,6 @@ async def test_an_opening_reads_once_and_writes_once(trio: Federation) -> None:
         await opening.open_round(aggregator, signed)
     counts = aggregator.database.counts
     assert (counts.reading - before.reading, counts.writing - before.writing) == (1, 1)
-
-
-# --- shared noise --------------------------------------------------------------------------------
 
 
 async def relay(current: Round, index: int, *relayed: tuple[str, Any]) -> Any:

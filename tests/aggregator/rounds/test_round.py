@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, query, vector
-
-
-@pytest.mark.usefixtures("database_url")
-async def test_lone_and_hosted_curators_sum_exactly(pair: Federation) -> None:
-    lone = await pair.lone(3)
-    host = await pair.host("gateway", 150)
-    late = await pair.lone(1, "late")
-    current = await pair.open(vector(5, aggregators=2, mechanism="exact"))
-    rng = np.random.default_rng(1)
-    expected = np.zeros(5, np.int64)
-    for sender in [*lone, host, *late]:
-        values = rng.integers(-(10**6), 10**6, (len(sender.curators), 5))
-        await current.contribute(sender, values)
-        expected += values.sum(axis=0)
-    total, manifest = await current.release()
-    assert manifest.count == 154
-    assert total.tolist() == expected.tolist()
+from tests.aggregator.double import query
 
 
 async def test_shamir_noise_is_shared_before_the_freeze(alliance: Alliance) -> None:

@@ -42,9 +42,6 @@ async def aborted(current: Round, answer: bytes | str) -> AbortStatement:
     return verify(ABORT_LABEL, signed, peer.identity_key)
 
 
-# --- the set -------------------------------------------------------------------------------------
-
-
 async def test_the_set_is_of_all_pieces_but_of_parties_that_left(single: Federation) -> None:
     one, gone = await single.lone(2)
     host = await single.host("gateway", 70)
@@ -76,9 +73,6 @@ async def test_the_set_is_of_all_pieces_but_of_parties_that_left(single: Federat
     assert numbers(signed.statement.members, size) == wanted
     again = await single.peers[0].coordinate("POST", current.path("freeze"))
     assert Signed[AcceptedSet].model_validate_json(again.content) == signed
-
-
-# --- the end -------------------------------------------------------------------------------------
 
 
 async def test_an_abort_says_whether_the_round_was_frozen_and_stays(single: Federation) -> None:
@@ -124,9 +118,6 @@ async def test_a_restored_store_vouches_for_no_round(single: Federation) -> None
     assert shown.json()["state"] == "released"
 
 
-# --- reading -------------------------------------------------------------------------------------
-
-
 async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(single: Federation) -> None:
     one, two = await single.lone(2)
     current = await single.open(query())
@@ -154,9 +145,6 @@ async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(single: Federa
     answer = await peer.coordinate("GET", f"{path}?wait_s=30")
     assert answer.status_code == 200
     refused(await peer.coordinate("GET", f"{path}?wait_s=30.5"), 422, "bad_parameter")
-
-
-# --- the sweep -----------------------------------------------------------------------------------
 
 
 async def test_the_sweep_ends_what_is_abandoned_and_forgets_what_is_old(

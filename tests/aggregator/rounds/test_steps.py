@@ -58,8 +58,7 @@ async def test_many_rounds_from_opening_to_sum(pair: Federation) -> None:
         await current.contribute(host, ours)
     frozen = [
         await asked(
-            peer,
-            *(step(StepName.FREEZE, each, FreezeRequest(accepted=70)) for each in rounds),
+            peer, *(step(StepName.FREEZE, each, FreezeRequest(accepted=70)) for each in rounds)
         )
         for peer in pair.peers
     ]
