@@ -48,7 +48,6 @@ def test_the_worked_example_with_all_three() -> None:
     assert (sums.largest_total, sums.sum_of_largest) == (30, 39)
     assert shown(sums) == [(1, False), (3, True), (Fraction(27, 10), True)]
     theorem = source_bounds(sums).theorem_5_2
-    assert theorem is not None
     assert (theorem.largest_total, theorem.limit, theorem.holds) == (30, 4 * 39, True)
     holds = local_figures(sums)
     assert holds.record == 1
@@ -171,7 +170,6 @@ figures = st.lists(
 @given(figures)
 def test_theorem_5_2_is_true_of_readings_that_are_not_negative(some: list[CuratorFigures]) -> None:
     theorem = source_bounds(aggregate(some)).theorem_5_2
-    assert theorem is not None
     assert theorem.holds
 
 
@@ -180,6 +178,4 @@ def test_the_supremum_is_never_below_the_disclosed_bound(some: list[CuratorFigur
     sums = aggregate(some)
     told, public = source_bounds(sums), source_bounds(sums.without_disclosures())
     first, second = told.named("unconditional").value, public.named("unconditional").value
-    assert first is not None
-    assert second is not None
     assert first <= second

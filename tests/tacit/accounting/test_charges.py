@@ -83,7 +83,6 @@ def test_what_has_no_verified_figure_is_not_refused_here() -> None:
 def test_what_does_not_hold_under_its_own_assumption_is_refused() -> None:
     assert sound_refusal(small()) is None
     refusal = sound_refusal(small(), ["A"] * 5)
-    assert refusal is not None
     assert refusal.startswith(
         "under the query's own collusion assumption nothing holds: one operator runs 5 of the 5"
     )
@@ -238,7 +237,6 @@ def problem(largest: int, **sharing: Any) -> str | None:
 def test_the_noise_needs_room_too() -> None:
     fits = (2**63 - 1) // 10**10
     refusal = problem(fits)
-    assert refusal is not None
     assert "part sum" in refusal
     assert problem(fits - 1000) is None
 
@@ -290,7 +288,6 @@ def test_no_coin_and_no_party_make_no_tail() -> None:
 
 def test_a_refusal_names_where_sums_wrap() -> None:
     refusal = problem((2**63 - 1) // 10**10)
-    assert refusal is not None
     assert f"could pass {2**63}, where sums wrap" in refusal
 
 
@@ -347,10 +344,8 @@ def test_where_delta_is_left_it_is_the_certified_one_of_the_other_sensitivity() 
     own = unit_cost(q, Scenario.CURATORS, RECORD)
     other = unit_cost(q, Scenario.CURATORS, CURATOR)
     assert own.epsilon == 1
-    assert own.delta is not None
     assert float(own.delta) == pytest.approx(0.3066, abs=1e-3)  # the table of section 7
     assert other.epsilon == 4
-    assert other.delta is not None
     # More than nothing, and far less than group privacy's delta (1 + e + e^2 + e^3).
     assert 0 < other.delta < own.delta * 2
     whole = query(**{**MECHANISMS["curators"], "collusion": {"curators": 3}}, max_readings=4)
@@ -364,7 +359,6 @@ def test_coins_certify_the_other_unit_too() -> None:
     for unit in PrivacyUnit:
         cost = unit_cost(q, Scenario.BLIND_AGGREGATORS, unit)
         assert cost.epsilon == (5 if unit is RECORD else 10)
-        assert cost.delta is not None
         assert 0 < cost.delta <= silent + Fraction(1, 10)
 
 

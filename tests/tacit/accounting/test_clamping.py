@@ -47,7 +47,6 @@ def clamped_law(asked: Query) -> NDArray[np.float64]:
     """The law of one curator's clamped noise on -REACH .. REACH - 1, from its characteristic
     function."""
     plan = curator_plan(asked)
-    assert plan is not None
     (bound,) = proof_plan(asked).of(1).function.noise_bounds
     a = math.exp(-1 / float(plan.scales[0]))
     angle = 2 * math.pi * np.arange(2 * REACH) / (2 * REACH)
@@ -96,7 +95,6 @@ def test_the_default_tail_is_stated_and_not_counted() -> None:
     asked = proved(**ONE_DRAW)
     line = verified_line(asked, Scenario.ASSUMED)
     assert line.delta == 0
-    assert line.clamp_delta is not None
     assert line.clamp_delta == clamp_delta(asked, Fraction(1))
     limit = (1 + math.e) * 2.0**-64
     assert float(line.clamp_delta) == pytest.approx(limit)
@@ -125,12 +123,10 @@ def test_a_larger_tail_is_counted_wherever_delta_is() -> None:
     line = verified_line(asked, Scenario.ASSUMED)
     assert float(line.delta) == pytest.approx(added, rel=1e-12)
     assert line.model == "approximate-dp"
-    assert line.reason is not None
     assert "clamping" in line.reason
     assert Fraction(line.delta) >= clamp_delta(asked, Fraction(1)) > NEGLIGIBLE
     assert all(delta > 0 for _, delta in line.curve)
     refusal = sound_refusal(asked)
-    assert refusal is not None
     assert "above the declared 0" in refusal
     assert sound_refusal(proved(**ONE_DRAW, noise_tail="1e-9", delta="1e-8")) is None
     costs = debit(asked)
@@ -140,7 +136,6 @@ def test_a_larger_tail_is_counted_wherever_delta_is() -> None:
             assert cost.delta == Fraction(verified_line(asked, scenario).delta)
     record = unit_cost(asked, Scenario.ASSUMED, PrivacyUnit.RECORD)
     assert record.epsilon == Fraction(1, 3)
-    assert record.delta is not None
     assert float(record.delta) == pytest.approx((1 + math.exp(1 / 3)) * 1e-9, rel=1e-12)
     loss = round_loss(asked, Scenario.ASSUMED, PrivacyUnit.CURATOR)
     assert loss.laplaces == ()
@@ -158,14 +153,12 @@ def test_the_limit_of_what_is_counted() -> None:
     assert with_clamping(more, zero, Decimal(1)) == 1
     steep = proved(**{**ONE_DRAW, "epsilon": "11"})
     line = verified_line(steep, Scenario.ASSUMED)
-    assert line.clamp_delta is not None
     assert Fraction(line.delta) >= line.clamp_delta > NEGLIGIBLE
 
 
 def test_a_tail_that_leaves_nothing_says_so() -> None:
     line = verified_line(proved(**{**ONE_DRAW, "epsilon": "3"}, noise_tail="0.9"), Scenario.ASSUMED)
     assert (line.model, line.delta, line.clamp_delta) == ("none", 1, None)
-    assert line.reason is not None
     assert "clamping" in line.reason
 
 
@@ -189,8 +182,6 @@ def test_two_layers_state_it_too() -> None:
     own, all_corrupt = (
         found[scenario].clamp_delta for scenario in (Scenario.ASSUMED, Scenario.EVERYONE)
     )
-    assert own is not None
-    assert all_corrupt is not None
     assert float(all_corrupt / own) == pytest.approx((1 + math.e**2) / (1 + math.e))
 
 
@@ -212,7 +203,6 @@ def test_the_aggregators_noise_needs_room_in_the_field() -> None:
     assert headroom_problem(query(**changes)) is None
     noisy = {**changes, "mechanism": "distributed", "epsilon": "100"}  # b is 4,620,000 and more
     refusal = headroom_problem(query(**noisy))
-    assert refusal is not None
     assert "part sum" in refusal
     assert "62 bits" in refusal
     assert headroom_problem(query(**{**noisy, "n_max": changes["n_max"] - 1})) is None

@@ -186,7 +186,6 @@ def test_averages_of_drawn_noise_are_off_as_stated(function: str, name: str) -> 
     q = distributed(function=function, bounds=["0", "4"], resolution="0.001", max_readings=1)
     values = VALUES[name]
     found = averages(q, 400)
-    assert found is not None
     error = found[-1]
     source = SeededRandom(7)
     plan = aggregator_plan(q)
@@ -213,7 +212,6 @@ def test_the_smallest_useful_group_is_the_first_that_suffices() -> None:
     q = local(min_participants=3, n_max=MAX_CURATORS, resolution="0.0001")
     for share in (Fraction(1, 3), Fraction(1, 10), Fraction(1, 37)):
         found = smallest_useful_group(q, share)
-        assert found is not None
         assert relative_error(q, found) <= share < relative_error(q, found - 1)
     assert smallest_useful_group(q, Fraction(100)) == 3
     edge = relative_error(q, 50)

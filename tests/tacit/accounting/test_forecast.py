@@ -101,7 +101,6 @@ def test_rows_and_curve_are_composed_of_the_rounds_that_touch() -> None:
         loss = round_loss(q, row.scenario, row.unit)
         count = 1 if row.unit is RECORD else row.rounds
         assert row.touching == count
-        assert loss.cost.epsilon is not None
         assert row.basic == Cost(count * loss.cost.epsilon, Fraction(0))
         assert row.tight == tight([(loss, count)], delta)
     assert [(point.day, point.rounds, point.unit) for point in found.curve] == [
@@ -197,6 +196,5 @@ def test_a_curator_pays_at_least_what_a_record_does_and_no_delta_passes_1(
 ) -> None:
     for row in forecast_runs(Cost(epsilon, delta), period_s):
         assert row.curator.epsilon == row.runs * epsilon
-        assert row.curator.delta is not None
         assert delta <= row.curator.delta <= 1
         assert (row.runs - 1) * period_s < row.days * 86_400 <= row.runs * period_s

@@ -184,15 +184,12 @@ def test_a_mixture_states_its_reach_its_tail_and_its_error() -> None:
     chances = binomial(3, THIRD)
     laws = [whole_law(k, TWO) for k in (1, 2, 3)]
     alone = _mixture(ONE_LAYER)
-    assert alone is not None
     assert alone.reach == max(law.reach for law in laws)
     tail = sum(float(p) * law.tail for p, law in zip(chances[1:], laws, strict=True)) * (1 + 1e-9)
     assert alone.tail == pytest.approx(tail, rel=1e-12, abs=0)
     error = max(law.error for law in laws) + 7 * UNIT
     assert alone.error == pytest.approx(error, rel=1e-12, abs=0)
     other, both = _mixture(TWO_LAYERS[:1]), _mixture(TWO_LAYERS)
-    assert other is not None
-    assert both is not None
     assert both.reach == alone.reach + other.reach
     assert both.tail == pytest.approx(alone.tail + other.tail, rel=1e-12, abs=0)
     # One rounding for each product of the shorter.
@@ -204,7 +201,6 @@ def test_a_mixture_states_its_reach_its_tail_and_its_error() -> None:
 def test_a_count_of_draws_as_rare_as_1e_18_is_left_to_the_tail() -> None:
     for chance, kept in ((Fraction(1, 10**9), False), (Fraction(11, 10**10), True)):
         law = _mixture((Draws(HALF, 2, probability=chance),))
-        assert law is not None
         tail = [float(chance**k) * whole_law(k, HALF).tail for k in (1, 2)]
         expected = 2 * tail[0] + (tail[1] if kept else float(chance**2))
         assert law.tail == pytest.approx(expected, rel=1e-8, abs=0)
@@ -220,12 +216,10 @@ def test_more_than_31_draws_behind_a_coin_are_cut_where_they_are_rare() -> None:
     cut = float(sum(chances[32:]))
     assert cut < 1e-15 < chances[31]
     law = _mixture((Draws(HALF, 100, probability=SELDOM),))
-    assert law is not None
     assert law.tail == pytest.approx(cut, rel=1e-6, abs=0)
     # 31 laws: none of the chances of 1 to 31 draws is below 1e-18.
     assert law.error == pytest.approx(whole_law(31, HALF).error + 35 * UNIT, rel=1e-12, abs=0)
     both = _mixture((Draws(HALF, 1), Draws(HALF, 100, probability=SELDOM)))
-    assert both is not None
     assert both.tail == pytest.approx(cut, rel=1e-6, abs=0)
 
 
@@ -274,7 +268,6 @@ def test_delta_is_the_sum_over_all_values(
         law = np.convolve(law, mixed(layer))
     exact = max(hockey_stick(law, level, s) for s in range(1, sensitivity + 1))
     found = exact_mixture_delta(level, sensitivity, draws)
-    assert found is not None
     assert exact - 1e-15 <= float(found) <= exact + 1e-12
     assert mixture_delta(((level, sensitivity, draws, 1),)) == found
     revealed = revealed_delta(((level, sensitivity, draws, 1),))
@@ -288,7 +281,6 @@ def test_errors_are_all_that_is_lost_between_equal_values() -> None:
     assert exact_mixture_delta(Fraction(0), 0, silent) == capped(24 * UNIT)
     draws = (Draws(HALF, 100, probability=SELDOM),)
     law = _mixture(draws)
-    assert law is not None
     expected = 3 * (law.error + 4 * UNIT) + law.tail
     assert law.tail > expected / 1000
     found = exact_mixture_delta(Fraction(0), 0, draws)
@@ -299,18 +291,15 @@ def test_errors_grow_with_epsilon_and_with_the_window() -> None:
     """P(0) = 1 and e^epsilon P(-1) = 1/2 at a scale of 1/512 and an epsilon of 512."""
     scale, epsilon = Fraction(1, 512), Fraction(512)
     law = _mixture((Draws(scale, 1, probability=HALF),))
-    assert law is not None
     error = law.error + (4 + 512) * UNIT
     expected = ((1 + error) - (1 - 2 * error) / 2) * (1 + law.mass.size * UNIT)
     found = exact_mixture_delta(epsilon, 1, (Draws(scale, 1, probability=HALF),))
-    assert found is not None
     assert float(found) == pytest.approx(expected, rel=0, abs=2e-15)
 
 
 def test_each_point_of_the_window_adds_a_rounding() -> None:
     draws = (Draws(Fraction(64), 1, probability=HALF),)
     law = _mixture(draws)
-    assert law is not None
     assert law.mass.size == 2 * reach_of(1, 64.0) + 1
     error = law.error + 4 * UNIT
     # At epsilon 0 and a shift of 1 only z = 0 counts: the half-line z <= 0 telescopes to P(0).
@@ -318,7 +307,6 @@ def test_each_point_of_the_window_adds_a_rounding() -> None:
     below = above - float(mixed(draws[0])[mixed(draws[0]).size // 2])
     expected = (above * (1 + error) - below * (1 - 2 * error)) * (1 + law.mass.size * UNIT)
     found = exact_mixture_delta(Fraction(0), 1, draws)
-    assert found is not None
     assert float(found) == pytest.approx(expected, rel=0, abs=5e-14)
 
 

@@ -87,7 +87,6 @@ def test_many_sums_are_compared_as_each_alone(sums: list[tuple[int, int, int]]) 
 @pytest.mark.parametrize(("rho", "delta"), [(2_883_172 * 365, 0), (24_355_000, 10**8), (1, 0)])
 def test_a_rho_is_stated_as_the_least_limit_that_admits_it(rho: int, delta: int) -> None:
     stated = stated_epsilon(rho, delta)
-    assert stated is not None
     assert rho <= ZcdpLimit(stated, MILLIONTH).most_rho(delta)
     assert rho > ZcdpLimit(stated - Fraction(2, 10**6), MILLIONTH).most_rho(delta)
 

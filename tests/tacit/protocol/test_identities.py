@@ -377,7 +377,6 @@ def test_who_pinned_a_later_key_follows_from_there() -> None:
 
 def test_keys_are_accepted_newest_first_until_their_overlap_ends() -> None:
     anchored = followed(pinned(0), shown(0, 1)).anchored
-    assert anchored is not None
     assert anchored.keys(NOW) == (key(1), key(0))
     assert anchored.keys(NOW + WEEK) == (key(1),)
     with pytest.raises(IdentityForked):

@@ -75,7 +75,6 @@ def test_without_noise_it_is_the_interpolated_distribution(counts: list[int], p:
     edges = [Fraction(place**2, 3) for place in range(len(counts) + 1)]
     expected = np.interp(p / 100 * sum(counts), [0, *np.cumsum(counts)], list(map(float, edges)))
     value = percentile_of(Fraction(p), counts, edges)
-    assert value is not None
     assert math.isclose(float(value), float(expected), rel_tol=1e-12)
 
 

@@ -411,14 +411,12 @@ def test_it_is_paid_for_out_of_the_querys_epsilon(unit: str) -> None:
     )
     assert paid == before  # the price in the query's own unit is its epsilon, as before
     plan = aggregator_plan(asked)
-    assert plan is not None
     own = parts(asked)[-1]
     assert (own.name, own.sensitivity, own.epsilon_share) == (PRESENCE, 1, Fraction(1, 10))
     assert plan.scales[-1] == 10
     report = query_report(asked, subject=Subject(kind="query", id="q"))
     assert {each.part for each in report.sensitivity} == {"sum", PRESENCE}
     assert [each.part for each in report.noise] == ["sum", PRESENCE]
-    assert report.error is not None
     errors = {each["part"]: each for each in report.error["parts"]}
     assert errors[PRESENCE]["unit"] == "1"
     assert report.verified[-1].epsilon == "1"

@@ -82,7 +82,6 @@ def test_the_worked_example() -> None:
     assert sensitivities(every) == [16 * 26214, 1, 256]
     assert sensitivities(some) == [2 * 16 * 26214, 2, 512]
     plan = aggregator_plan(every)
-    assert plan is not None
     # b = Delta / (share epsilon), of each of three parts: the whole of epsilon is 1.
     assert plan.scales == (
         16 * 26214 / Fraction(3, 4),

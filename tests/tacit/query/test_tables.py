@@ -56,7 +56,6 @@ def test_columns_by_name_are_the_same_query_as_columns_in_full() -> None:
     assert by_name.digest() == in_full.digest()
     assert Query.model_validate_json(by_name.canonical()) == by_name
     assert (by_name.register_name, by_name.window) == ("records", ALWAYS)
-    assert by_name.columns is not None
     assert by_name.columns[1].categories == ("[0, 18)", "[18, 40)", "[40, 65)", "[65, inf)")
 
 
