@@ -22,6 +22,11 @@ def distributed(**changes: Any) -> Query:
     return query(**{**given, **changes})
 
 
+def small(**changes: Any) -> Query:
+    """Four ring units of sensitivity: quick to certify."""
+    return distributed(**{"bounds": ["0", "4"], **changes})
+
+
 def two_layer(pr_u: str, pr_s: str, **changes: Any) -> Query:
     given = {
         "mechanism": "two-layer",

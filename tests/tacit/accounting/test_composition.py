@@ -15,17 +15,9 @@ from tacit.accounting.composition import (
     laplace_round,
     tight,
 )
-from tacit.query.terms import PrivacyUnit
 
 MILLIONTH = Fraction(1, 10**6)
-RECORD, CURATOR = PrivacyUnit.RECORD, PrivacyUnit.CURATOR
 FINE = 1000  # ring units to a sensitivity: near enough to the continuous Laplace
-
-
-# ------------------------------------------------------------------------------------------ basic
-
-
-# ------------------------------------------------------------------------------------------ tight
 
 
 @pytest.mark.parametrize(

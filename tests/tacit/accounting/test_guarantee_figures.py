@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tacit.accounting.amounts import Cost
 from tacit.accounting.charges import debit, sound_refusal
-from tacit.accounting.guarantees import verified_line, verified_lines
+from tacit.accounting.guarantees import verified_line
 from tacit.accounting.scenarios import Scenario
 from tests.property_examples import examples
-from tests.tacit.accounting.examples import distributed, rows, two_layer
+from tests.tacit.accounting.examples import distributed, rows
 from tests.tacit.examples import query
 
 
@@ -42,19 +42,6 @@ def test_a_distributed_query_always_holds_under_its_own_assumption(
     assert debit(q).assumed == Cost(Fraction(1), Fraction(0))
     order = [found[key].delta if found[key].epsilon else Decimal(1) for key in "abcd"]
     assert order == sorted(order)  # more colluders never help
-
-
-@examples(20)
-@given(
-    st.sampled_from(["0", "0.1", "0.5", "1"]),
-    st.sampled_from(["0", "0.3", "1"]),
-    st.sampled_from(["sum", "mean"]),
-)
-def test_curves_fall(pr_u: str, pr_s: str, function: str) -> None:
-    for line in verified_lines(two_layer(pr_u, pr_s, function=function)):
-        for before, after in zip(line.curve, line.curve[1:], strict=False):
-            assert before[0] < after[0]
-            assert before[1] > after[1]
 
 
 def test_an_operator_that_opens_contributions_leaves_only_the_victims_own_share() -> None:

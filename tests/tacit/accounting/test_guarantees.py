@@ -21,24 +21,11 @@ from tacit.accounting.guarantees import (
 )
 from tacit.accounting.loss.rounding import Draws
 from tacit.accounting.scenarios import Honest, Scenario
-from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tests.tacit.accounting.examples import LETTERS, distributed, local, rows, two_layer
+from tests.tacit.accounting.examples import LETTERS, distributed, local, rows, small, two_layer
 from tests.tacit.examples import query
 
-LOCAL: dict[str, Any] = {
-    "mechanism": "local",
-    "epsilon_i": "0.5",
-    "sharing": "none",
-    "aggregators": 1,
-}
-
 # ------------------------------------------------------------------------------- on small queries
-
-
-def small(**changes: Any) -> Query:
-    """Four ring units of sensitivity: fast to certify."""
-    return distributed(**{"bounds": ["0", "4"], **changes})
 
 
 def test_the_noise_of_a_part_is_that_of_the_honest_parties() -> None:
@@ -63,14 +50,14 @@ def test_a_layer_that_never_draws_is_no_noise() -> None:
 
 
 def test_the_noise_stays_as_declared_for_another_unit() -> None:
-    q = query(**{**LOCAL, "bounds": ["0", "4"], "max_readings": 3, "privacy_unit": "record"})
+    q = local(bounds=["0", "4"], max_readings=3, privacy_unit="record")
     own, other = (honest_noise(q, Honest(1, 0, 0), unit)[0] for unit in (None, PrivacyUnit.CURATOR))
     assert (own.sensitivity, other.sensitivity) == (4, 12)
     assert own.draws == other.draws == (Draws(Fraction(8), 1),)
 
 
 def test_parts_have_their_shares_and_scales() -> None:
-    parts = honest_noise(query(**{**LOCAL, "function": "mean"}), Honest(1, 0, 0))
+    parts = honest_noise(local(function="mean"), Honest(1, 0, 0))
     assert len(parts) == 2
     for part in parts:
         assert part.share == Fraction(1, 2)
@@ -107,7 +94,7 @@ def test_nothing_is_stated_below_one_draw_with_more_than_one_coordinate() -> Non
     assert "no honest party adds noise" in (
         no_guarantee(single, honest_noise(single, Honest(0, 0, 0))) or ""
     )
-    whole = query(**{**LOCAL, **histogram, "bounds": ["0", "100"]})
+    whole = local(**histogram, bounds=["0", "100"])
     assert no_guarantee(whole, honest_noise(whole, Honest(1, 0, 0))) is None
 
 
@@ -356,6 +343,3 @@ def test_local_is_the_same_in_every_row() -> None:
     ] * 5
     assert debit(q) == (Cost(Fraction("0.5"), Fraction(0)),) * 2
     assert len({line.curve for line in verified_lines(q, 100)}) == 1
-
-
-# -------------------------------------------------------------------------------------- properties

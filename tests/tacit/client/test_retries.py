@@ -143,13 +143,6 @@ def state(name: str, tag: str) -> httpx.Response:
     return httpx.Response(200, json=body, headers={"ETag": tag})
 
 
-def test_a_round_is_watched_by_its_tag() -> None:
-    line = Line(state("open", '"1"'), httpx.Response(304), LOST, state("released", '"2"'))
-    with Client("http://it.test", transport=httpx.MockTransport(line), retry=QUICK) as client:
-        assert [item["state"] for item in client.rounds.watch("r")] == ["open", "released"]
-    assert [request.headers["If-None-Match"] for request in line.seen] == ["", *['"1"'] * 3]
-
-
 @both
 def test_waiting_for_a_round_that_aborts(run: Run) -> None:
     from tacit import RoundNotReleased

@@ -24,7 +24,6 @@ from tacit.query.fields import Window
 from tacit.query.functions import PRESENCE, decode, encode, local_sensitivities, parts
 from tacit.query.mechanisms import aggregator_plan
 from tacit.query.query import Query
-from tacit.query.terms import Layer, part_count
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.units import NANO
@@ -204,26 +203,6 @@ def test_no_error_shows_an_exception_of_the_validator_itself():
     assert {problem["loc"][0] for problem in error.value.errors()} >= set(PLAIN)
 
 
-def test_defaults():
-    asked = query()
-    assert (asked.privacy_unit, asked.stance) == ("curator", "sound")
-    assert (asked.delta, asked.min_participants, asked.register_name) == (0, 2, "energy_import")
-    assert query(**NOISY).layer is Layer.AGGREGATOR
-    assert query(**SHAMIR, **NOISY).c_noise == 3
-    assert query(**SHAMIR).c_noise is None
-
-
-def test_probabilities_at_both_ends():
-    for end in ("0", "1"):
-        assert query(**{**TWO_LAYER, "pr_u": end, "pr_s": end}).pr_u == Fraction(end)
-
-
-def test_the_number_of_parts():
-    counts = {kind: part_count(query(**v).function, query(**v).blocks) for kind, v in
-              VARIANTS.items()}  # fmt: skip
-    assert counts == dict.fromkeys(VARIANTS, 1) | {"mean": 2, "variance": 3, "blocks": 2}
-
-
 # --- the canonical form --------------------------------------------------------------------------
 
 
@@ -352,11 +331,6 @@ def test_every_field_changes_the_hash():
     touched = {key for changes in CHANGES for key in changes}
     names = {field.alias or name for name, field in Query.model_fields.items()}
     assert touched == names
-
-
-def test_a_query_is_immutable():
-    with pytest.raises(ValidationError):
-        query().epsilon = Fraction(1)
 
 
 def test_windows_are_half_open_in_utc():

@@ -27,7 +27,6 @@ from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
 from tacit.client.exchange import Group
 from tacit.client.objects import number
-from tacit.version import VERSION
 
 QUERY: dict[str, Any] = {
     "name": "load",
@@ -225,10 +224,6 @@ def test_a_query_of_wrong_fields_names_them_all_in_one_sentence() -> None:
 def test_a_directory_without_a_deployment_is_named(tmp_path: Path) -> None:
     with pytest.raises(tacit.NoDeployment, match="start one with `tacit up`"):
         tacit.Client.at_home(tmp_path)
-
-
-def test_the_library_has_its_version() -> None:
-    assert tacit.__version__ == VERSION
 
 
 def job_result(**files: bytes) -> tacit.JobResult:

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.validity.circuit import BoundedInteger
 from tacit.validity.forms import Forms, Relation, sum_circuit
 from tacit.validity.proof import decide, prove, query
-from tests.tacit.validity.arithmetic import GF17, GF97, SmallField
+from tests.tacit.validity.arithmetic import GF17, GF97
 
 NONE = GF17.small(np.zeros((0, 1)))
 
@@ -181,9 +181,3 @@ def left_kernel(matrix: np.ndarray, prime: int) -> np.ndarray:
                 rows[other] = (rows[other] - rows[other, place] * rows[done]) % prime
         done += 1
     return rows[done:, matrix.shape[1] :]
-
-
-def test_the_small_fields_are_fields():
-    for field in (GF17, GF97, SmallField(41, 6)):
-        a = field.small(np.arange(1, field.prime))
-        assert (field.multiply(a, field.inverse(a)) == 1).all()
