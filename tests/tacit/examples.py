@@ -23,6 +23,16 @@ PLAIN: dict[str, Any] = {
     "deadline_s": 60,
 }
 
+METERED: dict[str, Any] = {
+    "unit": "kWh",
+    "bounds": ["0", "2"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "mechanism": "distributed",
+    "epsilon": "1",
+}
+"""Changes that make a noisy sum of kWh of it."""
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "sum": {},
     "count": {"function": "count"},

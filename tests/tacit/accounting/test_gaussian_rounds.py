@@ -30,6 +30,7 @@ from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SeededRandom
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
+from tests.tacit.examples import query as example
 
 Floats = NDArray[np.float64]
 CURATOR, RECORD = PrivacyUnit.CURATOR, PrivacyUnit.RECORD
@@ -39,9 +40,6 @@ MILLIONTH = Fraction(1, 10**6)
 def total(**changes: Any) -> Query:
     """A total with a bound on windows."""
     fields = {
-        "name": "total",
-        "function": "sum",
-        "register": "energy_import",
         "unit": "kWh",
         "bounds": ["0", "5"],
         "max_readings": 96,
@@ -50,15 +48,12 @@ def total(**changes: Any) -> Query:
         "mechanism": "distributed",
         "noise": "gaussian",
         "rho": "0.5",
-        "sharing": "additive",
         "aggregators": 4,
         "collusion": {"curators": 0, "aggregators": 3},
         "min_participants": 100,
-        "n_max": 1000,
-        "deadline_s": 60,
         **changes,
     }
-    return Query.of(**{name: value for name, value in fields.items() if value is not None})
+    return example(**fields)
 
 
 def rows(query: Query) -> dict[str, VerifiedLine]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -14,22 +13,10 @@ from pydantic import SecretStr
 import tacit
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
+from tests.tacit.examples import METERED, fields
 
 TOKEN = "operator-token-of-the-client-tests-0123456789"
-QUERY: dict[str, Any] = {
-    "name": "feeder",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "5"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 100,
-    "deadline_s": 60,
-}
+QUERY = fields(**METERED, name="feeder")
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 
@@ -23,30 +22,23 @@ from tacit.query.percentiles import (
 from tacit.query.query import Query
 from tacit.report.accuracy import error_statement, with_intervals
 from tests.property_examples import examples
+from tests.tacit.examples import METERED, query
 
 EDGES = tuple(map(Fraction, (0, 1, 2, 4)))
 HISTOGRAM = {
-    "name": "evening",
+    **METERED,
     "function": "histogram",
-    "unit": "kWh",
     "bounds": ["0", "4"],
     "max_readings": 1,
-    "resolution": "0.001",
     "edges": ["0", "1", "2", "4"],
     "percentiles": ["25", "50", "97.5"],
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
     "collusion": {"aggregators": 2},
     "min_participants": 10,
-    "n_max": 1000,
-    "deadline_s": 60,
 }
 
 
 def asked(**changes: object) -> Query:
-    return Query.model_validate_json(json.dumps({**HISTOGRAM, **changes}))
+    return query(**{**HISTOGRAM, **changes})
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,12 @@ from tacit.query.mechanisms import (
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SeededRandom
+from tests.tacit.examples import fields
 
 CURATOR, RECORD = PrivacyUnit.CURATOR, PrivacyUnit.RECORD
 
 DAY: dict[str, Any] = {
-    "name": "day",
     "function": "vector_sum",
-    "register": "energy_import",
     "unit": "kWh",
     "bounds": ["0", "5"],
     "max_readings": 96,
@@ -45,18 +44,14 @@ DAY: dict[str, Any] = {
     "mechanism": "distributed",
     "noise": "gaussian",
     "rho": "0.002883172",
-    "sharing": "additive",
-    "aggregators": 3,
     "collusion": {"curators": 0, "aggregators": 2},
     "min_participants": 1000,
     "n_max": 5000,
-    "deadline_s": 600,
 }
 
 
 def day(**changes: Any) -> Query:
-    fields = {**DAY, **changes}
-    return Query.of(**{name: value for name, value in fields.items() if value is not None})
+    return Query.of(**fields(**{**DAY, **changes}))
 
 
 # --- scaling -------------------------------------------------------------------------------------

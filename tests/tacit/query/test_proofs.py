@@ -104,39 +104,42 @@ def drawn_noise(plan: ProofPlan, curators: int) -> np.ndarray | None:
     return np.stack((bounds, -bounds, bounds // 3))
 
 
-@pytest.mark.parametrize(
-    ("noise", "completeness"),
-    [("aggregators", None), ("shares", "curators"), ("two layers", None), ("gaussian", "curators")],
-)
-@pytest.mark.parametrize("kind", VARIANTS)
-def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, completeness: Any) -> None:
-    """Three lone curators and a host of four: the opened total with its offset is that of a plain
-    sum, exactly, noise at its bounds included."""
-    asked = proved(**VARIANTS[kind], **NOISE[noise], completeness=completeness)
-    plan = proof_plan(asked)
-    encoded = encode(asked, some_readings(asked, 7)).values
-    lone, hosted = encoded[:3], encoded[3:].sum(axis=0, keepdims=True)
-    expected = encoded.sum(axis=0)
-    totals = []
-    for curators, values in ((1, lone), (4, hosted)):
+def opened_and_plain(asked: Query, values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """What is opened of three lone curators and a host of four, with its offset; and the plain sum,
+    noise at its bounds included."""
+    plan, totals, plain = proof_plan(asked), [], values.sum(axis=0)
+    for curators, rows in ((1, values[:3]), (4, values[3:].sum(axis=0, keepdims=True))):
         proof = plan.of(curators)
         drawn = drawn_noise(plan, curators)
         if drawn is not None:
-            drawn = drawn[: len(values)]
-            expected = expected + drawn.sum(axis=0)
-        nonces, shares = split(proof.prio3, proof.function.encode(values, drawn), seed=curators)
+            drawn = drawn[: len(rows)]
+            plain = plain + drawn.sum(axis=0)
+        nonces, shares = split(proof.prio3, proof.function.encode(rows, drawn), seed=curators)
         for index, share in enumerate(shares.input_shares):
             sent = nonces.shape[1] + shares.public_shares.shape[1] + share.shape[1]
             assert sent == proof.share_bytes(index)
         decided, total = outcomes(proof.prio3, nonces, shares)
         assert not decided.any()  # 0 is accepted
         totals.append(np.array(total, dtype=object))
-    opened = totals[0] + totals[1] + np.array(plan.offset(3, [4]), dtype=object)
-    assert opened.tolist() == expected.tolist()
+    offset = np.array(plan.offset(3, [4]), dtype=object)
+    return totals[0] + totals[1] + offset, plain.tolist()
+
+
+@pytest.mark.parametrize(
+    ("noise", "completeness"),
+    [("aggregators", None), ("shares", "curators"), ("two layers", None), ("gaussian", "curators")],
+)
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, completeness: Any) -> None:
+    changes = {**VARIANTS[kind], **NOISE[noise], "completeness": completeness}
+    asked = proved(**changes)
+    values = encode(asked, some_readings(asked, 7)).values
+    opened, plain = opened_and_plain(asked, values)
+    assert opened.tolist() == plain
     if noise not in DRAWN:
-        assert decode(asked, opened.astype(np.int64)) == decode(query(
-            **VARIANTS[kind], **NOISE[noise], completeness=completeness
-        ), encoded.sum(axis=0))  # fmt: skip
+        assert decode(asked, opened.astype(np.int64)) == decode(
+            query(**changes), values.sum(axis=0)
+        )
 
 
 @pytest.mark.parametrize("completeness", [None, "curators"])
@@ -145,28 +148,12 @@ def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, complete
 def test_a_whole_sum_of_bounded_windows_is_the_plain_one(
     kind: str, noise: dict[str, Any], completeness: Any
 ) -> None:
-    """Three lone curators and a host of four; some windows pass their bound and are scaled."""
+    """Some windows pass their bound and are scaled."""
     asked = proved(**WINDOWS[kind], **noise, completeness=completeness)
-    plan = proof_plan(asked)
     made = encode(asked, some_readings(asked, 7))
     assert (made.kept < MILLION).any()
-    totals, expected = [], made.values.sum(axis=0)
-    for curators, values in (
-        (1, made.values[:3]),
-        (4, made.values[3:].sum(axis=0, keepdims=True)),
-    ):
-        proof = plan.of(curators)
-        drawn = drawn_noise(plan, curators)
-        if drawn is not None:
-            drawn = drawn[: len(values)]
-            expected = expected + drawn.sum(axis=0)
-        decided, total = outcomes(
-            proof.prio3, *split(proof.prio3, proof.function.encode(values, drawn), seed=curators)
-        )
-        assert not decided.any()
-        totals.append(np.array(total, dtype=object))
-    opened = totals[0] + totals[1] + np.array(plan.offset(3, [4]), dtype=object)
-    assert opened.tolist() == expected.tolist()
+    opened, plain = opened_and_plain(asked, made.values)
+    assert opened.tolist() == plain
 
 
 @pytest.mark.parametrize("curators", [1, 5])
@@ -449,8 +436,7 @@ def test_a_variance_stays_within_its_field() -> None:
     nano = {**VARIANTS["variance"], **ONE, "resolution": "0.000000001"}
     units = 2**25 - 1  # 4096 A^2 < 2^62
     assert refusal(bounds=[f"-{units}e-9", f"{units}e-9"], **nano) is None
-    found = refusal(bounds=[f"-{units + 1}e-9", f"{units + 1}e-9"], **nano)
-    assert found[0] == "resolution"
+    assert refusal(bounds=[f"-{units + 1}e-9", f"{units + 1}e-9"], **nano)[0] == "resolution"
 
 
 def test_blocks_are_named_where_they_do_not_fit() -> None:
@@ -463,8 +449,7 @@ def test_blocks_are_named_where_they_do_not_fit() -> None:
         "n_max": 4,
     }
     assert refusal(**wide, blocks=[{**block, "l1_bound": "100"}]) is None
-    found = refusal(**wide, blocks=[{**block, "l1_bound": "1000"}])
-    assert found[0] == "blocks"
+    assert refusal(**wide, blocks=[block])[0] == "blocks"
 
 
 @pytest.mark.parametrize(
@@ -501,8 +486,7 @@ def test_the_longest_vector_with_a_proof_is_named_and_works() -> None:
 def test_a_wide_histogram_is_named_by_its_edges() -> None:
     edges = [str(edge) for edge in range(65_536)]
     wide = {"function": "histogram", "edges": edges, "bounds": ["0", "65535"], "n_max": 4096}
-    found = refusal(**wide, max_readings=10**6)
-    assert found[0] == "edges"
+    assert refusal(**wide, max_readings=10**6)[0] == "edges"
 
 
 def test_the_total_of_a_round_stays_within_half_of_the_field() -> None:
@@ -520,11 +504,9 @@ def test_the_total_of_a_round_stays_within_half_of_the_field() -> None:
 def test_noise_that_would_always_be_clamped_to_nothing_is_refused() -> None:
     """b = 1 / 200: T would be 0."""
     steep = {**NOISE["shares"], "function": "count", "max_readings": 1, "epsilon": "200"}
-    found = refusal(**steep)
-    assert found[0] == "epsilon"
+    assert refusal(**steep)[0] == "epsilon"
     layered = {**NOISE["two layers"], "function": "count", "max_readings": 1, "epsilon_u": "200"}
-    found = refusal(**layered)
-    assert found[0] == "epsilon_u"
+    assert refusal(**layered)[0] == "epsilon_u"
     assert refusal(**{**steep, "epsilon": "20"}) is None
 
 

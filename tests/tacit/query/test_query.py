@@ -53,6 +53,16 @@ BAD = [
     ("register", {"register": "no such name"}),
     ("unit", {"unit": "furlong"}),
     ("family", {"family": "-"}),
+    ("family_minimum", {"family_minimum": 3}),
+    ("family_minimum", {"family": "f", "family_minimum": 0}),
+    ("family_minimum", {"family": "f", "family_minimum": 10_000_001}),
+    (
+        "family_minimum",
+        {"family": "f", "family_minimum": 3, "collusion": {"curators": 3}, "min_participants": 4},
+    ),
+    ("group", {"group": ""}),
+    ("group", {"group": "a/b"}),
+    ("job", {"job": "-"}),
     ("colour", {"colour": "red"}),
     # bounds, readings, resolution
     ("bounds", {"bounds": ["3", "3"]}),
@@ -89,10 +99,7 @@ BAD = [
     ("blocks", {**BLOCKS, "blocks": [BLOCK, BLOCK]}),
     ("blocks", {**BLOCKS, "blocks": [{**BLOCK, "resolution": "1e-10"}]}),
     ("blocks", {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "0.1"}]}),
-    (
-        "blocks",
-        {**BLOCKS, "blocks": [{**BLOCK, "name": n, "dimension": 40_000} for n in ("a", "b")]},
-    ),
+    ("blocks", {**BLOCKS, "blocks": [{**BLOCK, "name": n, "dimension": 40_000} for n in "ab"]}),
     ("blocks.0.name", {**BLOCKS, "blocks": [{**BLOCK, "name": "a b"}]}),
     # mechanisms and their epsilons
     ("epsilon", {"mechanism": "distributed"}),
@@ -117,6 +124,10 @@ BAD = [
     ("split", {"split": ["0.5", "0.5"]}),
     ("split", {"function": "variance", "split": ["0.5", "0.5"]}),
     ("split", {**BLOCKS, "split": ["0.5", "0.5"]}),
+    ("split", {**NOISY, "split": ["0.5", "0.5"]}),
+    ("split", {**NOISY, "completeness": "curators", "split": ["1"]}),
+    ("completeness", {"completeness": "readings"}),
+    ("job", {"completeness": "curators", "job": "a-job"}),
     ("layer", {"layer": "curator"}),
     ("layer", {**TWO_LAYER, "layer": "both"}),
     # sharing and collusion
@@ -172,7 +183,8 @@ def test_a_bad_field_is_refused_by_name(field, changes):
     with pytest.raises(ValidationError) as error:
         query(**changes)
     places = [".".join(map(str, problem["loc"])) for problem in error.value.errors()]
-    assert any(place == field or place.startswith(field + ".") for place in places), places
+    assert places
+    assert all(place == field or place.startswith(field + ".") for place in places), places
 
 
 @pytest.mark.parametrize(
@@ -397,48 +409,9 @@ def test_it_is_paid_for_out_of_the_querys_epsilon(unit: str) -> None:
     assert any("completeness" in line for line in report.not_protected)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"completeness": "readings"}, "completeness"),
-        ({**NOISY_SUM, "completeness": "curators", "split": ["1"]}, "split"),
-        ({**NOISY_SUM, "split": ["0.5", "0.5"]}, "split"),
-        ({"completeness": "curators", "job": "a-job"}, "job"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValidationError) as error:
-        query(**changes)
-    assert [each["loc"][0] for each in error.value.errors()] == [field]
-
-
 def test_a_descriptor_for_everyone_says_nothing_of_members() -> None:
     assert b"members" not in descriptor().canonical()
     assert descriptor().invited() is None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"family_minimum": 3},
-        {"family": "f", "family_minimum": 0},
-        {"family": "f", "family_minimum": 10_000_001},
-        {
-            "family": "f",
-            "family_minimum": 3,
-            "collusion": {"curators": 3},
-            "min_participants": 4,
-        },
-        {"group": ""},
-        {"group": "a/b"},
-        {"job": "-"},
-    ],
-)
-def test_what_means_nothing_is_refused(changes: dict) -> None:
-    with pytest.raises(ValidationError) as error:
-        Query.model_validate_json(json.dumps(fields(**changes)))
-    (found,) = error.value.errors()
-    assert found["loc"][0] in ("family_minimum", "group", "job")
 
 
 def test_the_members_of_a_group_travel() -> None:

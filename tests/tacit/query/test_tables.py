@@ -23,23 +23,18 @@ from tacit.query.tables import (
     table_figures,
 )
 from tacit.query.terms import MOST_RECORDS
+from tests.tacit.examples import PLAIN
 
 SEX_AND_AGE = {"sex": ["f", "m"], "age": [0, 18, 40, 65, None]}
 FIELDS: dict[str, Any] = {
-    "name": "sex-and-age",
+    **PLAIN,
     "function": "table",
     "columns": SEX_AND_AGE,
-    "unit": "1",
     "bounds": ["0", "1"],
-    "max_readings": 2,
-    "resolution": "1",
     "mechanism": "distributed",
     "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
     "min_participants": 2,
     "n_max": 100,
-    "deadline_s": 60,
 }
 MEASURED = {"measure": "kwh", "unit": "kWh", "bounds": ["-1", "3"], "resolution": "1"}
 

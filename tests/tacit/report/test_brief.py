@@ -10,32 +10,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.query.query import Query
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.report.text import brief, brief_text
-
-QUERY: dict[str, Any] = {
-    "name": "load",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "collusion": {"curators": 0, "aggregators": 1},
-    "min_participants": 3,
-    "n_max": 100,
-    "deadline_s": 20,
-}
+from tests.tacit.examples import METERED, query
 
 
-def report(**changes: str) -> dict[str, Any]:
-    query = Query.model_validate_json(json.dumps(QUERY | changes))
-    made = query_report(query, subject=Subject(kind="query", id="q"))
+def report() -> dict[str, Any]:
+    asked = query(**METERED, collusion={"aggregators": 1}, min_participants=3)
+    made = query_report(asked, subject=Subject(kind="query", id="q"))
     found: dict[str, Any] = json.loads(made.model_dump_json())
     return found
 

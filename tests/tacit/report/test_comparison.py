@@ -14,23 +14,9 @@ from tacit.query.mechanisms import aggregator_plan, draw_total
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tacit.report.comparison import NotComparable, Released, compare
+from tests.tacit.examples import METERED
+from tests.tacit.examples import query as example
 
-SUM = {
-    "name": "evening",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "collusion": {"aggregators": 2},
-    "min_participants": 10,
-    "n_max": 1000,
-    "deadline_s": 60,
-}
 GAUSSIAN = {
     "function": "vector_sum",
     "dimension": 96,
@@ -46,8 +32,7 @@ EXACT = {"mechanism": "exact", "epsilon": None, "rule": {"min_participants": 2}}
 
 
 def query(**changes: Any) -> Query:
-    fields = {**SUM, **changes}
-    return Query.of(**{name: value for name, value in fields.items() if value is not None})
+    return example(**{**METERED, "collusion": {"aggregators": 2}, **changes})
 
 
 def released(total: str, participants: int = 100, **changes: Any) -> Released:

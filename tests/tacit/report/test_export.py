@@ -8,11 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tacit.query.query import Query
 from tacit.report.export import Publication, address, linked_data, registry_record
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
-from tests.rules import ruled
+from tests.tacit.examples import METERED, query
 
 TEXT = {"type": "string", "minLength": 1}
 NUMBER = {"type": "number"}
@@ -100,20 +99,17 @@ PUBLICATION = Publication(
     author="A. Engineer",
     sector="Energy",
 )
-QUERY: dict[str, Any] = {
-    "name": "evening", "function": "sum", "unit": "kWh", "bounds": ["0", "2"], "max_readings": 4,
-    "resolution": "0.001", "sharing": "additive", "aggregators": 3, "min_participants": 50,
-    "n_max": 1000, "deadline_s": 20,
-}  # fmt: skip
-NOISY = {**QUERY, "mechanism": "distributed", "epsilon": "1"}
+NOISY = {**METERED, "min_participants": 50}
 GAUSSIAN = {
-    **QUERY, "mechanism": "distributed", "noise": "gaussian", "rho": "0.01", "delta": "0.000001",
+    **NOISY, "epsilon": None, "noise": "gaussian", "rho": "0.01", "delta": "0.000001",
     "collusion": {"aggregators": 2, "curators": 0},
 }  # fmt: skip
+EXACT = {**NOISY, "mechanism": "exact", "epsilon": None}
 
 
-def report_of(fields: dict[str, Any]) -> PrivacyReport:
-    return query_report(Query.of(**fields), subject=Subject(kind="round", id="r"), participants=60)
+def report_of(changes: dict[str, Any]) -> PrivacyReport:
+    asked = query(**changes)
+    return query_report(asked, subject=Subject(kind="round", id="r"), participants=60)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ def report_of(fields: dict[str, Any]) -> PrivacyReport:
     [
         (NOISY, "Pure DP", {"epsilon": 1.0, "delta": 0.0}),
         (GAUSSIAN, "Zero-concentrated DP", {"rho": 0.01}),
-        (ruled({**QUERY, "mechanism": "exact"}), "Custom", {}),
+        (EXACT, "Custom", {}),
     ],
     ids=["laplace", "gaussian", "exact"],
 )

@@ -27,22 +27,9 @@ from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
 from tacit.client.exchange import Group
 from tacit.client.objects import number
+from tests.tacit.examples import METERED, fields
 
-QUERY: dict[str, Any] = {
-    "name": "load",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 4,
-    "resolution": "0.001",
-    "mechanism": "distributed",
-    "epsilon": "1",
-    "sharing": "additive",
-    "aggregators": 3,
-    "min_participants": 3,
-    "n_max": 100,
-    "deadline_s": 20,
-}
+QUERY = fields(**METERED, min_participants=3, n_max=100)
 WINDOW = {"start": "2025-11-03T18:00:00Z", "end": "2025-11-03T19:00:00Z"}
 
 
