@@ -31,6 +31,7 @@ from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.round.pieces import Piece
 from tacit.query.query import Query
 from tacit.wire import encode_binary
+from tests.tacit.examples import METERED, fields
 
 KEY = bytes(range(32))
 DIGEST = b"d" * 32
@@ -92,25 +93,8 @@ def _join_token() -> bytes:
 
 def valid_query() -> bytes:
     """A query that is accepted, as JSON."""
-    return json.dumps(
-        {
-            "name": "feeder",
-            "function": "sum",
-            "unit": "kWh",
-            "bounds": ["0", "5"],
-            "max_readings": 4,
-            "resolution": "0.001",
-            "mechanism": "distributed",
-            "epsilon": "1",
-            "layer": "aggregator",
-            "sharing": "additive",
-            "aggregators": 3,
-            "collusion": {"curators": 0, "aggregators": 1},
-            "min_participants": 100,
-            "n_max": 10000,
-            "deadline_s": 60,
-        }
-    ).encode()
+    changes = {"layer": "aggregator", "collusion": {"curators": 0, "aggregators": 1}}
+    return json.dumps(fields(**METERED, **changes, min_participants=100)).encode()
 
 
 def targets() -> list[Target]:

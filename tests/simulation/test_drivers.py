@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -32,28 +31,17 @@ from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples
-from tests.rules import ruled
+from tests.tacit.examples import METERED
+from tests.tacit.examples import query as example
 
-BASE: dict[str, Any] = {
-    "name": "simulated",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 3,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 1000,
-    "deadline_s": 100,
-}
 SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
 PROVED = {"validity": "proved", "sharing": "additive"}
 FALSE_ALARM = 1e-6
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
+    exact = {"mechanism": "exact", "epsilon": None, "max_readings": 3, "deadline_s": 100}
+    return example(**{**METERED, **exact, **changes})
 
 
 def people(curators: int, most: int = 4, seed: int = 1) -> Population:

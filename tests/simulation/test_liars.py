@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -15,23 +14,9 @@ from simulation.liars import KINDS, Lie, LiedRound, compare
 from simulation.populations import Population
 from tacit.query.query import Query
 from tacit.validity.prio3 import Decision, Prio3, Verification
-from tests.rules import ruled
+from tests.tacit.examples import METERED
+from tests.tacit.examples import query as example
 
-BASE: dict[str, Any] = {
-    "name": "simulated",
-    "function": "sum",
-    "unit": "kWh",
-    "bounds": ["0", "2"],
-    "max_readings": 3,
-    "resolution": "0.001",
-    "mechanism": "exact",
-    "sharing": "additive",
-    "aggregators": 3,
-    "n_max": 1000,
-    "min_participants": 2,
-    "deadline_s": 100,
-    "validity": "proved",
-}
 DISTRIBUTED = {"mechanism": "distributed", "epsilon": "10"}
 NOISY: dict[str, dict[str, Any]] = {
     "aggregator": {**DISTRIBUTED, "layer": "aggregator"},
@@ -48,7 +33,8 @@ READING = Fraction(3, 2)
 
 
 def query(**changes: Any) -> Query:
-    return Query.model_validate_json(json.dumps(ruled({**BASE, **changes})))
+    exact = {"mechanism": "exact", "epsilon": None, "max_readings": 3, "validity": "proved"}
+    return example(**{**METERED, **exact, "min_participants": 2, **changes})
 
 
 def people(curators: int) -> Population:
