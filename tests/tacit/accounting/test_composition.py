@@ -9,12 +9,7 @@ from fractions import Fraction
 import pytest
 
 from tacit.accounting.amounts import Cost
-from tacit.accounting.composition import (
-    RoundLoss,
-    basic,
-    laplace_round,
-    tight,
-)
+from tacit.accounting.composition import RoundLoss, basic, laplace_round, tight
 
 MILLIONTH = Fraction(1, 10**6)
 FINE = 1000  # ring units to a sensitivity: near enough to the continuous Laplace

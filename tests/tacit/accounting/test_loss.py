@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.loss.coins import (
-    mixture_delta,
-    revealed_delta,
-)
+from tacit.accounting.loss.coins import mixture_delta, revealed_delta
 from tacit.accounting.loss.fractional import polya_law, share_delta, share_pure_epsilon
 from tacit.accounting.loss.profile import delta_at
 from tacit.accounting.loss.rounding import Draws

@@ -78,7 +78,7 @@ def test_the_tie_branch_follows_the_law(scale):
     assert goodness(drawn, scale) > ALARM
 
 
-@pytest.mark.parametrize("scale", [*SCALES[2:], Fraction(20_000_000)], ids=str)
+@pytest.mark.parametrize("scale", [*SCALES[1:], Fraction(20_000_000)], ids=str)
 def test_tables_are_within_2_to_minus_120_of_the_law(scale):
     """Every digit and the sign, against weights computed independently with 120 digits."""
     digits, sign = laplace_tables(scale)
@@ -100,20 +100,6 @@ def test_tables_are_within_2_to_minus_120_of_the_law(scale):
     # the tail: a^(256^J) <= 2^-129
     assert 256 ** len(digits) >= scale * 129 * Fraction(math.log(2))
     assert total + Fraction(1, 1 << 129) < Fraction(1, 1 << 118)
-
-
-def test_digits_and_sign_make_the_law():
-    """Exact, from the integer weights of all tables: P(Z = z) for b = 3."""
-    digits, sign = laplace_tables(Fraction(3))
-    low, high = (table.weights() for table in digits)
-    a = EXACT.exp(EXACT.divide(Decimal(-1), Decimal(3)))
-    law = EXACT.divide(EXACT.subtract(1, a), EXACT.add(1, a))
-    for z in (0, 1, -1, 5, 255, -256, 256, -300):
-        digit, side = (z, 0) if z >= 0 else (-1 - z, 1)
-        mass = Fraction(low[digit % 256], 1 << 128) * Fraction(high[digit // 256], 1 << 128)
-        mass *= Fraction(sign.weights()[side], 1 << 128)
-        exact = Fraction(EXACT.multiply(law, EXACT.power(a, abs(z))))
-        assert abs(mass - exact) < Fraction(1, 1 << 127)
 
 
 def test_a_tiny_scale_gives_no_noise():

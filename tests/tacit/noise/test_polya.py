@@ -213,26 +213,6 @@ def test_the_ambient_decimal_context_does_not_matter():
     assert np.array_equal(tables.thin_low, expected.thin_low)
 
 
-def test_jump_rates():
-    """Proposals, buckets, places and both coins multiply out to rate r a^k / k."""
-    scale, weight = Fraction(3), Fraction(1, 7)
-    tables = share_tables(scale, weight)
-    a = EXACT.exp(EXACT.divide(Decimal(-1), Decimal(3)))
-    buckets = tables.buckets.weights()
-    for k in range(1, 1 << 8):
-        j = k.bit_length() - 1
-        rest = k - (1 << j)
-        keep = Fraction(1)
-        for place in range(len(tables.thin_high)):
-            digit = rest >> 8 * place & 255
-            high, low = (int(t[place, digit]) for t in (tables.thin_high, tables.thin_low))
-            keep *= 1 - Fraction(high << 64 | low, 1 << 128)
-        rate = tables.mean / 2 * Fraction(buckets[j], 1 << 128) / (1 << j)
-        rate *= Fraction(1 << j, k) * keep
-        exact = weight * Fraction(EXACT.power(a, k)) / k
-        assert abs(rate - exact) < Fraction(1, 1 << 120)
-
-
 @pytest.mark.parametrize("bits", [32, 4])
 def test_the_power_ratio_is_exact(bits):
     """Frequencies for every k up to 64; with 4 bits nearly every coin meets a tie."""

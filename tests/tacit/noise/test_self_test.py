@@ -29,11 +29,6 @@ def limit_of(freedom: int) -> float:
     return freedom + 2 * math.sqrt(freedom * x) + 2 * x
 
 
-def test_the_rate_of_false_alarms() -> None:
-    assert FALSE_ALARM == 1e-9
-    assert SelfTest(()).false_alarm == 1e-9
-
-
 def test_pearsons_statistic_and_its_limit() -> None:
     """Of 100 draws 30, 30 and 40 where 25, 25 and 50 are expected: 1 + 1 + 2."""
     found = _check("three", np.array([30, 30, 40]), np.array([0.25, 0.25, 0.5]))

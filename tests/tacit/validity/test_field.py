@@ -34,6 +34,7 @@ def operands(prime: int) -> tuple[list[int], list[int]]:
     source = random.Random(7)
     edges = [0, 1, 2, prime - 1, prime - 2, 2**32 - 1, 2**32, 2**32 + 1, 2**63, 2**64, 2**64 - 1]
     edges += [2**64 - 28, 27 << 64, 28 << 64, 2**96, 2**127, (2**64 - 29) << 64, (2**64 - 1) << 32]
+    edges += [((2**64 - 29) << 64) + 2**64 - 1, (28 << 64) + 1]  # their sum is 2^128
     edges = [edge % prime for edge in edges]
     left = [a for a in edges for _ in edges] + [source.randrange(prime) for _ in range(RANDOM)]
     right = [b for _ in edges for b in edges] + [source.randrange(prime) for _ in range(RANDOM)]
