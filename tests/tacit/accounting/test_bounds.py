@@ -171,11 +171,3 @@ figures = st.lists(
 def test_theorem_5_2_is_true_of_readings_that_are_not_negative(some: list[CuratorFigures]) -> None:
     theorem = source_bounds(aggregate(some)).theorem_5_2
     assert theorem.holds
-
-
-@given(figures)
-def test_the_supremum_is_never_below_the_disclosed_bound(some: list[CuratorFigures]) -> None:
-    sums = aggregate(some)
-    told, public = source_bounds(sums), source_bounds(sums.without_disclosures())
-    first, second = told.named("unconditional").value, public.named("unconditional").value
-    assert first <= second

@@ -10,7 +10,6 @@ What one round costs in either privacy unit.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -32,21 +31,19 @@ from tacit.accounting.charges import (
 from tacit.accounting.loss.rounding import Draws
 from tacit.accounting.loss.whole import continuous_laplace_delta
 from tacit.accounting.scenarios import Scenario
-from tacit.crypto.signing import Identity, Signed
+from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     AbortStatement,
-    AggregatorEntry,
     Frozen,
     RoundDescriptor,
 )
-from tacit.query.fields import Window
 from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tests.seal_keys import seal_key
 from tests.tacit.accounting.examples import MECHANISMS, local, small, two_layer
 from tests.tacit.examples import VARIANTS, query
+from tests.tacit.protocol.round.test_checks import IDENTITIES, NAMES, OTHER_ROUND, descriptor
 
 HALF = Cost(Fraction(1, 2), Fraction(0))
 
@@ -96,14 +93,12 @@ def test_a_delta_up_to_the_declared_one_is_fit() -> None:
     )
 
 
-NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
-ROUND = "00000000-0000-0000-0000-000000000001"
-IDENTITIES = [Identity.from_bytes(bytes([number]) * 32) for number in range(1, 6)]
+DISTRIBUTED = {"mechanism": "distributed", "epsilon": "1", "aggregators": 5}
+UNSHARED = {"mechanism": "local", "epsilon_i": "1", "sharing": "none", "aggregators": 1}
 
 
 def asked(**changes: Any) -> Query:
-    given = {"mechanism": "distributed", "epsilon": "1", "aggregators": 5}
-    return query(**{**given, **changes})
+    return query(**DISTRIBUTED, **changes)
 
 
 def test_additive_sharing_needs_one_honest_aggregator() -> None:
@@ -119,37 +114,9 @@ def test_shamir_needs_too_few_left_for_a_quorum() -> None:
 
 
 def test_without_sharing_nothing_is_credited() -> None:
-    unshared = query(mechanism="local", epsilon_i="1", sharing="none", aggregators=1)
-    assert statements_needed(unshared) is None
-    described = descriptor(unshared)
+    assert statements_needed(query(**UNSHARED)) is None
+    described = descriptor(**UNSHARED)
     assert not abort_credit(described, [statement(described, 0)])
-
-
-def descriptor(of: Query) -> RoundDescriptor:
-    return RoundDescriptor(
-        deployment="grid",
-        round=ROUND,
-        query_id="q1",
-        query=of,
-        window=Window(start=NOON, end=NOON + timedelta(hours=1)),
-        opened=NOON,
-        deadline=NOON + timedelta(hours=2),
-        aggregators=tuple(entry(number) for number in range(of.aggregators)),
-        roster_version=1,
-        roster_size=8,
-        segment_size=64,
-    )
-
-
-def entry(number: int) -> AggregatorEntry:
-    identity = IDENTITIES[number]
-    return AggregatorEntry(
-        id=f"aggregator-{number}",
-        operator=f"operator-{number}",
-        url="http://127.0.0.1",
-        identity_key=identity.public_key,
-        seal_key=seal_key(identity, f"aggregator-{number}", number + 1),
-    )
 
 
 def statement(
@@ -158,7 +125,7 @@ def statement(
     values: dict[str, Any] = {
         "round": of.round,
         "descriptor_hash": of.digest(),
-        "aggregator": f"aggregator-{number}",
+        "aggregator": NAMES[number],
         "frozen": Frozen.NEVER,
         "reason": "operator",
         **changes,
@@ -168,7 +135,7 @@ def statement(
 
 
 def test_just_enough_statements_earn_the_credit() -> None:
-    of = descriptor(asked(collusion={"aggregators": 2}))
+    of = descriptor(**DISTRIBUTED, collusion={"aggregators": 2})
     three = [statement(of, number) for number in range(3)]
     assert abort_credit(of, three)
     assert not abort_credit(of, three[:2])
@@ -176,7 +143,7 @@ def test_just_enough_statements_earn_the_credit() -> None:
 
 
 def test_two_aggregators_of_one_operator_count_once() -> None:
-    of = descriptor(asked(collusion={"aggregators": 1}))
+    of = descriptor(**DISTRIBUTED, collusion={"aggregators": 1})
     first, second, *others = of.aggregators
     joined = (first, second.model_copy(update={"operator": first.operator}), *others)
     of = of.model_copy(update={"aggregators": joined})
@@ -185,7 +152,7 @@ def test_two_aggregators_of_one_operator_count_once() -> None:
 
 
 def test_two_statements_of_one_aggregator_count_once() -> None:
-    of = descriptor(asked(collusion={"aggregators": 1}))
+    of = descriptor(**DISTRIBUTED, collusion={"aggregators": 1})
     assert not abort_credit(of, [statement(of, 0), statement(of, 0, reason="other")])
 
 
@@ -194,7 +161,7 @@ def test_two_statements_of_one_aggregator_count_once() -> None:
     [
         {"frozen": Frozen.YES},
         {"frozen": Frozen.MAYBE},
-        {"round": ROUND[:-1] + "2"},
+        {"round": OTHER_ROUND},
         {"descriptor_hash": bytes(32)},
         {"aggregator": "stranger"},
         {"signer": 4},
@@ -203,7 +170,7 @@ def test_two_statements_of_one_aggregator_count_once() -> None:
 )
 def test_a_statement_that_does_not_count_is_passed_over(changes: dict[str, Any]) -> None:
     """Alone it earns nothing; before the statements that count it takes nothing away."""
-    of = descriptor(asked())
+    of = descriptor(**DISTRIBUTED)
     other = statement(of, 0, **changes)
     assert not abort_credit(of, [other])
     assert abort_credit(of, [other, statement(of, 1)])

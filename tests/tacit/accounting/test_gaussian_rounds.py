@@ -21,7 +21,6 @@ from tacit.accounting.charges import (
 )
 from tacit.accounting.composition import laplace_round, round_loss, tight
 from tacit.accounting.expected_error import absolute_quantiles, all_draws, forecast
-from tacit.accounting.guarantees import VerifiedLine, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise.gaussian_privacy import gaussian_delta, zcdp_epsilon
 from tacit.query.mechanisms import GaussianPlan, aggregator_plan, draw, zcdp_of
@@ -30,6 +29,7 @@ from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SeededRandom
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
+from tests.tacit.accounting.examples import rows
 from tests.tacit.examples import query as example
 
 Floats = NDArray[np.float64]
@@ -54,10 +54,6 @@ def total(**changes: Any) -> Query:
         **changes,
     }
     return example(**fields)
-
-
-def rows(query: Query) -> dict[str, VerifiedLine]:
-    return {line.scenario.value: line for line in verified_lines(query)}
 
 
 # --- the exact law -------------------------------------------------------------------------------

@@ -73,12 +73,6 @@ def test_the_victim_is_always_honest() -> None:
     assert honest_draws(q, Scenario.RECIPIENT, 7) == Honest(7, 5, 0)
 
 
-def test_no_fewer_than_no_aggregators_draw() -> None:
-    """Under shamir 3 of 5 aggregators are sure to draw, and all 5 may be corrupt."""
-    q = distributed(sharing="shamir", threshold=3, c_noise=3)
-    assert honest_draws(q, Scenario.EVERYONE, None) == Honest(1, 0, 5)
-
-
 def test_a_local_contribution_is_covered_by_its_own_draw() -> None:
     q = query(**UNSHARED, min_participants=10)
     for key, corrupt in zip(LETTERS, (0, 0, 0, 1, 0), strict=True):

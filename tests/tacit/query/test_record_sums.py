@@ -6,7 +6,6 @@ without it another record may, which is the swap of `tacit.query.encoding`.
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -45,15 +44,12 @@ def query_of(asked: KmeansSum, *, every: bool, **changes: Any) -> Query:
         "name": "kmeans:1:" + "0" * 64,
         "job": "job-1",
         "layer": "aggregator",
-        "sharing": "additive",
-        "aggregators": 3,
         "collusion": {"curators": 0, "aggregators": 2},
         "min_participants": 2,
         "n_max": 100,
-        "deadline_s": 3600,
         **changes,
     }
-    return Query.model_validate_json(json.dumps(fields))
+    return example(**fields)
 
 
 def changes(query: Query, asked: KmeansSum, one: Floats, other: Floats) -> list[int]:

@@ -47,8 +47,7 @@ def case(request: pytest.FixtureRequest) -> tuple[ProvedFunction, Elements]:
     return function, function.encode(np.array([values]))
 
 
-@pytest.mark.parametrize("shares", [3])
-def test_elements_that_are_no_bits_are_refused(case, shares):
+def test_elements_that_are_no_bits_are_refused(case):
     function, honest = case
     field, length = function.circuit.field, honest.shape[1]
     lies = [honest]
@@ -63,12 +62,12 @@ def test_elements_that_are_no_bits_are_refused(case, shares):
         one = field.small([1]) if not honest[:, place].any() else field.small([0])
         flipped[:, place, place] = one[:, 0]
     whole = np.concatenate(lies, axis=2)
-    found = accepted(function.prio3(shares), whole, shares)
+    found = accepted(function.prio3(3), whole, 3)
     assert found[0]
     assert not found[1:].any()
     # One bit flipped is another value: accepted only where the whole is allowed again.
     if function.circuit.checks > function.circuit.calls and not free:
-        assert not accepted(function.prio3(shares), flipped).all()
+        assert not accepted(function.prio3(3), flipped).all()
 
 
 @pytest.mark.parametrize("shares", [2, 5])
@@ -134,19 +133,18 @@ def tampered(prio3: Prio3, given: Contributions, aggregator: int, place: int) ->
     return replace(given, input_shares=tuple(shares))
 
 
-@pytest.mark.parametrize("shares", [3])
-def test_one_flipped_bit_anywhere_is_refused(case, shares):
+def test_one_flipped_bit_anywhere_is_refused(case):
     function, honest = case
-    prio3 = function.prio3(shares)
+    prio3 = function.prio3(3)
     nonces, given = split(prio3, honest, 3)
     size = function.circuit.field.element_bytes
     measurement = function.circuit.measurement_length * size
     proof = function.circuit.proof_length * size
     places = [(0, 0), (0, measurement - size), (0, measurement), (0, measurement + proof - size)]
     places += [(0, measurement + function.circuit.gadget.arity * size)]
-    places += [(index, 0) for index in range(1, shares)]
+    places += [(index, 0) for index in range(1, 3)]
     if prio3.joint:
-        places += [(index, prio3.input_share_bytes(index) - 1) for index in range(shares)]
+        places += [(index, prio3.input_share_bytes(index) - 1) for index in range(3)]
     for aggregator, place in places:
         decided, _ = outcomes(prio3, nonces, tampered(prio3, given, aggregator, place))
         assert (decided != Outcome.ACCEPTED).all(), (aggregator, place)
@@ -170,10 +168,9 @@ def verified(
     return found
 
 
-@pytest.mark.parametrize("shares", [3])
-def test_an_aggregator_that_is_shown_something_else_does_not_accept(case, shares):
+def test_an_aggregator_that_is_shown_something_else_does_not_accept(case):
     function, honest = case
-    prio3 = function.prio3(shares)
+    prio3 = function.prio3(3)
     nonces, given = split(prio3, honest, 4)
     changes: list[dict[str, Any]] = [
         {"verify_key": bytes(32)},

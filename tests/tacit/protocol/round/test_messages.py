@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.messages import AcceptedSet, Commitment, Manifest, Reveal
-from tacit.protocol.round.pieces import ItemAnswer, Piece
+from tacit.protocol.round.messages import Commitment, Manifest, Reveal
+from tacit.protocol.round.pieces import Piece
 from tacit.wire import WireModel, encode_binary
 from tests.tacit.protocol.round.test_checks import descriptor
 
@@ -18,9 +18,6 @@ HASH = bytes(range(32))
 
 MODELS = [
     Piece(sender="m", session=bytes(16), nonce=bytes(12), sealed=b"\x00\xff"),
-    AcceptedSet(
-        round=ROUND, descriptor_hash=HASH, aggregator="a", members=b"\x01", contributions=(0, 2)
-    ),
     Manifest(
         round=ROUND,
         descriptor_hash=HASH,
@@ -32,7 +29,6 @@ MODELS = [
     ),
     Commitment(round=ROUND, descriptor_hash=HASH, manifest_hash=HASH, aggregator="a", hash=HASH),
     Reveal(aggregator="a", nonce=HASH, partial=b"12345678"),
-    ItemAnswer(index=0, status=409, problem="conflict"),
 ]
 
 
