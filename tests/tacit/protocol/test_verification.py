@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ from tacit.protocol.round.agreement import (
     manifest_hash,
     manifest_of,
 )
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.round.messages import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
@@ -64,19 +63,20 @@ from tacit.protocol.round.messages import (
 )
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
 from tacit.protocol.round.pieces import proof_context
-from tacit.query.fields import Window
 from tacit.query.proofs import PART_LENGTH, proof_plan
 from tacit.query.query import Query
 from tacit.validity.prio3 import Outcome
 from tests.aggregator.proved import proved
-from tests.seal_keys import seal_key
+from tests.tacit.protocol.round.test_checks import (
+    COORDINATOR,
+    IDENTITIES,
+    NAMES,
+    OTHER_ROUND,
+    ROUND,
+    SALT,
+    descriptor,
+)
 
-ROUND = "019a0c2e-8f00-7000-8000-000000000001"
-OTHER = "019a0c2e-8f00-7000-8000-000000000002"
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SALT = bytes(range(32))
-COORDINATOR = Identity.generate()
-IDENTITIES = [Identity.generate() for _ in range(3)]
 ROSTER = 5000
 """Lone numbers 0 to 7, a host from 64 on."""
 PART = ProvedPart(segment=0, first=64, length=16, part=0, presence=b"\xff\x0f")
@@ -85,32 +85,8 @@ FAR = ProvedPart(segment=1, first=4096, length=8, part=0, presence=b"\xff")
 
 
 def signed_descriptor(asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
-    entries = []
-    for index, identity in enumerate(IDENTITIES):
-        name = f"aggregator-{index}"
-        entries.append(
-            AggregatorEntry(
-                id=name,
-                operator=f"operator-{index}",
-                url=f"https://{index}.test",
-                identity_key=identity.public_key,
-                seal_key=seal_key(identity, name, index + 1),
-            )
-        )
-    values: dict[str, Any] = {
-        "deployment": "test",
-        "round": ROUND,
-        "query_id": "query-1",
-        "query": asked,
-        "window": Window(start=NOW - timedelta(hours=1), end=NOW),
-        "opened": NOW,
-        "deadline": NOW + timedelta(hours=1),
-        "aggregators": tuple(entries),
-        "roster_version": 1,
-        "roster_size": ROSTER,
-        "segment_size": PART_LENGTH,
-    }
-    return COORDINATOR.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
+    fields = {"query": asked, "roster_size": ROSTER, "segment_size": PART_LENGTH, **changes}
+    return COORDINATOR.sign(DESCRIPTOR_LABEL, descriptor(fields))
 
 
 MADE = signed_descriptor(proved()).statement
@@ -137,7 +113,7 @@ def accepted(
     fields: dict[str, Any] = {
         "round": ROUND,
         "descriptor_hash": MADE.digest(),
-        "aggregator": f"aggregator-{index}",
+        "aggregator": NAMES[index],
         "contributions": (),
         "parts": tuple(parts),
     }
@@ -157,7 +133,7 @@ def verification(
     fields: dict[str, Any] = {
         "round": ROUND,
         "descriptor_hash": MADE.digest(),
-        "aggregator": f"aggregator-{index}",
+        "aggregator": NAMES[index],
         "candidates_hash": FOUND.hash,
         "items": FOUND.items,
         "shares_hash": hashlib.sha256(bytes([index])).digest(),
@@ -177,7 +153,7 @@ def verdict(
 ) -> Signed[Verdict]:
     statement = verdict_of(
         MADE,
-        f"aggregator-{index}",
+        NAMES[index],
         FOUND,
         [item.statement for item in VERIFICATIONS],
         np.array(outcomes, np.uint8),
@@ -242,9 +218,9 @@ def test_candidates_are_stored_and_read_again() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda: accepted(1, round=OTHER),
+        lambda: accepted(1, round=OTHER_ROUND),
         lambda: accepted(1, descriptor_hash=SALT),
-        lambda: accepted(1, aggregator="aggregator-2"),
+        lambda: accepted(1, aggregator="south"),
         lambda: accepted(1, aggregator="stranger"),
         lambda: accepted(1, by=IDENTITIES[0]),
         lambda: accepted(1, label=COMMITMENT_LABEL),
@@ -286,7 +262,7 @@ def test_sets_that_were_accepted_once_do_not_let_others_pass() -> None:
     assert candidates_of(MADE, SETS) is candidates_of(MADE, list(SETS))
     assert not candidates_of(MADE, SETS).lone.flags.writeable
     forged = SETS[1].model_copy(update={"signature": SETS[0].signature})
-    other = signed_descriptor(proved(), round=OTHER).statement
+    other = signed_descriptor(proved(), round=OTHER_ROUND).statement
     for made, some in ((MADE, [SETS[0], forged, SETS[2]]), (other, SETS)):
         for _ in range(2):
             with pytest.raises(ManifestRefused):
@@ -419,7 +395,7 @@ def test_a_chunk_is_filled_to_the_last_byte() -> None:
 
 
 def test_a_chunk_opens_in_its_place_only() -> None:
-    key = chunk_key(SALT, MADE.digest(), "aggregator-1")
+    key = chunk_key(SALT, MADE.digest(), "east")
     body = seal_chunk(key, PLACE, b"shares")
     assert open_chunk(key, PLACE, body) == b"shares"
     assert body != seal_chunk(key, PLACE, b"shares"), "a nonce is never used again"
@@ -434,7 +410,7 @@ def test_a_chunk_opens_in_its_place_only() -> None:
         fields = {**PLACE.__dict__, **change}
         with pytest.raises(SealBroken):
             open_chunk(key, ChunkPlace(**fields), body)
-    for other in ("aggregator-2", "x"):
+    for other in ("south", "x"):
         with pytest.raises(SealBroken):
             open_chunk(chunk_key(SALT, MADE.digest(), other), PLACE, body)
     for at in range(len(body)):
@@ -450,11 +426,11 @@ def test_a_chunk_opens_in_its_place_only() -> None:
 
 def test_verifications_of_all_over_these_candidates() -> None:
     found = check_verifications(MADE, FOUND, VERIFICATIONS[::-1])
-    assert [item.aggregator for item in found] == [f"aggregator-{index}" for index in range(3)]
+    assert [item.aggregator for item in found] == [NAMES[index] for index in range(3)]
     bad = [
-        verification(1, round=OTHER),
+        verification(1, round=OTHER_ROUND),
         verification(1, descriptor_hash=SALT),
-        verification(1, aggregator="aggregator-0"),
+        verification(1, aggregator="north"),
         verification(1, aggregator="stranger"),
         verification(1, candidates_hash=SALT),
         verification(1, items=5),
@@ -499,9 +475,9 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
     check_verdicts(MADE, FOUND, honest)
     point = {ProofReason.POINT: sets.pack(np.arange(6) == 5)}
     bad = [
-        verdict(1, refused, round=OTHER),
+        verdict(1, refused, round=OTHER_ROUND),
         verdict(1, refused, descriptor_hash=SALT),
-        verdict(1, refused, aggregator="aggregator-2"),
+        verdict(1, refused, aggregator="south"),
         verdict(1, refused, aggregator="stranger"),
         verdict(1, refused, candidates_hash=SALT),
         verdict(1, refused, shares_hashes=(SALT,)),
@@ -529,8 +505,8 @@ def test_what_cannot_all_be_true_is_named() -> None:
     proof = verdict(1, [Outcome.PROOF] + [Outcome.ACCEPTED] * 5).statement
     found = list(contradictions(made, [honest[0], proof, honest[2]]))
     assert found == [
-        "aggregator-0 or aggregator-1 signed a false verdict",
-        "aggregator-1 or aggregator-2 signed a false verdict",
+        "north or east signed a false verdict",
+        "east or south signed a false verdict",
     ]
     short = honest[0].model_copy(update={"shares_hashes": (made[0].shares_hash,)})
     with pytest.raises(ValueError, match="zip"):
@@ -538,8 +514,7 @@ def test_what_cannot_all_be_true_is_named() -> None:
     hashes = (made[0].shares_hash, made[1].shares_hash, SALT)
     other = honest[0].model_copy(update={"shares_hashes": hashes})
     assert list(contradictions(made, [other, *honest[1:]])) == [
-        "aggregator-2 signed two verifications, or aggregator-0 decided on shares that "
-        "aggregator-2 did not sign"
+        "south signed two verifications, or north decided on shares that south did not sign"
     ]
 
 
@@ -562,7 +537,7 @@ def commitment(index: int, **changes: Any) -> Signed[Commitment]:
         "round": ROUND,
         "descriptor_hash": MADE.digest(),
         "manifest_hash": SALT,
-        "aggregator": f"aggregator-{index}",
+        "aggregator": NAMES[index],
         "hash": bytes(32),
         "offset": ("-4",),
     }
