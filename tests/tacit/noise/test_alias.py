@@ -11,7 +11,7 @@ from scipy import stats
 
 from tacit.noise.alias import AliasTable, decay, decimal, integer_weights
 from tacit.randomness import SeededRandom
-from tests.tacit.noise.words import Words
+from tests.tacit.noise.words import Counting, Recording, Words
 
 ALARM = 1e-6
 """Chi-square rate; the seeds are fixed, so a pass stays a pass."""
@@ -82,16 +82,9 @@ def test_a_word_next_to_a_threshold_is_no_tie():
 
 
 def test_draws_are_made_by_the_block():
-    asked = []
-
-    class Recording:
-        def words(self, count):
-            asked.append(count)
-            return np.full(count, 1 << 40, dtype=np.uint64)
-
-    table = AliasTable.from_law([Decimal(1)] * 2)
-    assert table.draw(Recording(), 20_000).shape == (20_000,)
-    assert asked == [8192, 8192, 3616]
+    table, source = AliasTable.from_law([Decimal(1)] * 2), Recording(1 << 40)
+    assert table.draw(source, 20_000).shape == (20_000,)
+    assert source.asked == [8192, 8192, 3616]
 
 
 def test_no_words_are_no_draws():
@@ -169,15 +162,7 @@ def test_draws_follow_the_weights(size, comparison_bits):
 
 def test_ties_are_as_frequent_as_the_comparison_is_short():
     """4 bits of comparison: one draw in 16 asks for a second word."""
-
-    class Counting:
-        asked = 0
-
-        def words(self, count):
-            self.asked += count
-            return inner.words(count)
-
-    inner, source = SeededRandom(1), Counting()
+    source = Counting(1)
     AliasTable.from_law([Decimal(1 + i % 7) for i in range(256)], 4).draw(source, 160_000)
     assert 9_000 < source.asked - 160_000 < 11_000
 

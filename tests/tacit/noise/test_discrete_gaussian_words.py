@@ -30,21 +30,10 @@ from tacit.noise.discrete_gaussian import (
     reach_of,
 )
 from tacit.randomness import SeededRandom
-from tests.tacit.noise.words import Words
+from tests.tacit.noise.words import Recording, Words
 
 LAST = (1 << 64) - 1
 COMPILED = "tacit.noise.discrete_gaussian_compiled"
-
-
-class Recording:
-    """Words of one value, and how many were asked for at a time."""
-
-    def __init__(self, word: int) -> None:
-        self.word, self.asked = word, list[int]()
-
-    def words(self, count: int) -> np.ndarray:
-        self.asked.append(count)
-        return np.full(count, self.word, np.uint64)
 
 
 def words_of(number: int) -> list[int]:

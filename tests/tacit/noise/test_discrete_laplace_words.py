@@ -18,7 +18,7 @@ from tacit.noise.discrete_laplace import (
     laplace_tables,
 )
 from tacit.randomness import SeededRandom
-from tests.tacit.noise.words import Words
+from tests.tacit.noise.words import Recording, Words
 
 ANY = 1 << 40
 """A word that ties with no entry of the tables below."""
@@ -85,15 +85,9 @@ def test_ties_come_with_fewer_bits_of_comparison() -> None:
 
 
 def test_draws_are_made_by_the_block() -> None:
-    asked: list[int] = []
-
-    class Recording:
-        def words(self, count: int) -> np.ndarray:
-            asked.append(count)
-            return np.full(count, ANY, np.uint64)
-
-    drawn = DiscreteLaplace(Fraction(100)).draw(Recording(), 20_000)  # type: ignore[arg-type]
-    assert asked == [3 * 8192, 3 * 8192, 3 * 3616]
+    source = Recording(ANY)
+    drawn = DiscreteLaplace(Fraction(100)).draw(source, 20_000)  # type: ignore[arg-type]
+    assert source.asked == [3 * 8192, 3 * 8192, 3 * 3616]
     assert drawn.shape == (20_000,)
     assert drawn.dtype == np.int64
     assert (drawn == drawn[0]).all()

@@ -9,6 +9,7 @@ from scipy import stats
 from tacit.noise import floating_laplace, laplace, polya_shares, probabilistic_laplace, self_test
 from tacit.noise.self_test import FALSE_ALARM
 from tacit.randomness import SecureRandom, SeededRandom
+from tests.tacit.noise.words import Counting
 
 ALARM = 1e-6
 SCALES = [Fraction(2), Fraction(500)]
@@ -34,17 +35,9 @@ def test_one_coin_per_contribution():
 
 
 def test_the_coin_costs_the_same_randomness_either_way():
-    class Counting:
-        def __init__(self):
-            self.inner, self.asked = SeededRandom(3), 0
-
-        def words(self, count):
-            self.asked += count
-            return self.inner.words(count)
-
     asked = set()
     for probability in (Fraction(0), Fraction(1, 1000), Fraction(1, 2), Fraction(1)):
-        source = Counting()
+        source = Counting(3)
         probabilistic_laplace(source, SCALES, DIMENSIONS, probability, 100)
         asked.add(source.asked)
     assert len(asked) == 1
