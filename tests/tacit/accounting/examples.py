@@ -1,6 +1,10 @@
 """Queries whose guarantees the tests of accounting state, and their rows by key."""
 
+import math
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from tacit.accounting.guarantees import VerifiedLine, verified_lines
 from tacit.query.query import Query
@@ -48,6 +52,12 @@ def local(**changes: Any) -> Query:
 
 def rows(of: Query, **arguments: Any) -> dict[str, VerifiedLine]:
     return {line.scenario.value: line for line in verified_lines(of, **arguments)}
+
+
+def hockey_stick(law: np.ndarray, epsilon: Fraction | float, shift: int) -> float:
+    """sum_z max(0, P(z) - e^epsilon P(z - s)) of a law on a window, by definition."""
+    first, second = np.pad(law, (0, shift)), np.pad(law, (shift, 0))
+    return math.fsum(np.maximum(0.0, first - math.exp(epsilon) * second))
 
 
 MECHANISMS: dict[str, dict[str, Any]] = {

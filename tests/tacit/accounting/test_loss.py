@@ -3,7 +3,6 @@
 Spec: aggregation, section 7.
 """
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -25,6 +24,7 @@ from tacit.accounting.loss.whole import (
     whole_law,
 )
 from tests.property_examples import examples
+from tests.tacit.accounting.examples import hockey_stick
 
 ONE_SHARE = {
     "0.9": (1.185, (0.0403, 0, 0)),
@@ -48,13 +48,6 @@ def symmetric(weight: str, scale: int, reach: int) -> np.ndarray:
     """P(-W..W) in floats, from the decimal recurrence."""
     half = np.array([float(mass) for mass in polya_law(Fraction(weight), Fraction(scale), reach)])
     return np.concatenate([half[:0:-1], half])
-
-
-def hockey_stick(law: np.ndarray, epsilon: float, shift: int) -> float:
-    """sum_z max(0, P(z) - e^epsilon P(z - s)) of a law on a window, by definition."""
-    first = np.pad(law, (0, shift))
-    second = np.pad(law, (shift, 0))
-    return float(np.maximum(0, first - math.exp(epsilon) * second).sum())
 
 
 def two_layers(pr_u: str, pr_s: str, honest: int) -> tuple[Draws, ...]:

@@ -20,6 +20,7 @@ from tacit.accounting.loss.coins import (
 )
 from tacit.accounting.loss.rounding import Draws, capped, decimal_up
 from tacit.accounting.loss.whole import reach_of, whole_delta, whole_law
+from tests.tacit.accounting.examples import hockey_stick
 
 UNIT = 2.0**-53
 HALF, THIRD, ONE, TWO = Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(2)
@@ -56,12 +57,6 @@ def mixed(draws: Draws) -> np.ndarray:
         start = (law.size - one.size) // 2
         law[start : start + one.size] += float(chance) * one
     return law
-
-
-def hockey_stick(law: np.ndarray, epsilon: Fraction, shift: int) -> float:
-    """sum_z max(0, P(z) - e^epsilon P(z - s)), by definition."""
-    first, second = np.pad(law, (0, shift)), np.pad(law, (shift, 0))
-    return math.fsum(np.maximum(0.0, first - math.exp(epsilon) * second))
 
 
 # ------------------------------------------------------------------------------ who draws

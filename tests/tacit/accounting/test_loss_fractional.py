@@ -31,6 +31,7 @@ from tacit.accounting.loss.whole import (
     tail_bound,
     whole_delta,
 )
+from tests.tacit.accounting.examples import hockey_stick
 
 EXACT = Context(prec=80)
 UNIT = 2.0**-53
@@ -188,14 +189,6 @@ def tail(weight: Fraction, scale: Fraction, start: int) -> float:
     return math.fsum(law(weight, scale)[: start - 1 : -1])
 
 
-def hockey_stick(weight: Fraction, scale: Fraction, epsilon: Fraction, shift: int) -> float:
-    """sum_z max(0, P(z) - e^epsilon P(z - s)), by definition."""
-    half = law(weight, scale)
-    mass = np.array(half[:0:-1] + half)
-    first, second = np.pad(mass, (0, shift)), np.pad(mass, (shift, 0))
-    return math.fsum(np.maximum(0.0, first - math.exp(epsilon) * second))
-
-
 # ------------------------------------------------------------------------------------ brackets
 
 
@@ -323,7 +316,9 @@ def test_delta_of_a_share_is_the_sum_over_all_values(
 ) -> None:
     """The largest over all shifts, and at most 3e-6 above it."""
     level = Fraction(epsilon)
-    exact = max(hockey_stick(weight, scale, level, s) for s in range(1, sensitivity + 1))
+    half = law(weight, scale)
+    whole = np.array(half[:0:-1] + half)
+    exact = max(hockey_stick(whole, level, s) for s in range(1, sensitivity + 1))
     found = float(share_delta(level, sensitivity, scale, weight))
     assert exact < found < exact + 3e-6
 

@@ -34,6 +34,7 @@ from tacit.accounting.loss.whole import (
     whole_law,
     whole_masses,
 )
+from tests.tacit.accounting.examples import hockey_stick
 
 EXACT = Context(prec=60)
 UNIT = 2.0**-53
@@ -69,8 +70,7 @@ def brute_force(epsilon: Fraction, shift: int, *laws: tuple[int, Fraction]) -> f
     for draws, scale in laws:
         half = [float(mass) for mass in exact_law(draws, scale, 120)]
         law = np.convolve(law, np.array(half[:0:-1] + half))
-    first, second = np.pad(law, (0, shift)), np.pad(law, (shift, 0))
-    return math.fsum(np.maximum(0.0, first - math.exp(epsilon) * second))
+    return hockey_stick(law, epsilon, shift)
 
 
 # -------------------------------------------------------------------------------------- the law
@@ -226,11 +226,7 @@ def test_few_long_laws_are_kept() -> None:
 
 
 def power(exponent: Fraction) -> Fraction:
-    return Fraction(EXACT.exp(to_decimal(exponent)))
-
-
-def to_decimal(value: Fraction) -> Decimal:
-    return EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return Fraction(EXACT.exp(decimal(exponent)))
 
 
 def exact_delta(epsilon: Fraction, sensitivity: int, scale: Fraction) -> Fraction:
@@ -238,7 +234,7 @@ def exact_delta(epsilon: Fraction, sensitivity: int, scale: Fraction) -> Fractio
     growth = power(epsilon)
     reach = math.ceil(60 * scale)
     with localcontext(EXACT):
-        a, e = to_decimal(power(-1 / scale)), to_decimal(growth)
+        a, e = decimal(power(-1 / scale)), decimal(growth)
         powers = [a**k for k in range(reach + sensitivity + 1)]
         found = sum(
             (
