@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tacit.randomness import SeededRandom
@@ -67,7 +65,3 @@ def all_bits(count: int) -> np.ndarray:
 
 def pairs(rows: np.ndarray) -> set[tuple[int, ...]]:
     return {tuple(int(value) for value in row) for row in rows}
-
-
-def column(values: Sequence[int]) -> np.ndarray:
-    return np.array(values, dtype=object)[:, np.newaxis]
