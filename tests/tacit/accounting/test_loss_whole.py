@@ -20,6 +20,7 @@ import pytest
 from tacit.accounting.loss.fractional import polya_law
 from tacit.accounting.loss.rounding import capped
 from tacit.accounting.loss.whole import (
+    LARGEST_EXPONENT,
     MAX_WHOLE_DRAWS,
     AddedLaws,
     Law,
@@ -287,6 +288,10 @@ def law(*masses: float, tail: float = 0.0, error: float = 0.0) -> Law:
 
 THREE_POINTS = law(0.25, 0.5, 0.25, tail=0.0625, error=0.5)
 FIVE_POINTS = law(0.0625, 0.25, 0.375, 0.25, 0.0625, tail=0.125, error=0.25)
+
+
+def test_the_stated_limit() -> None:
+    assert LARGEST_EXPONENT == 600
 
 
 # -------------------------------------------------------------------------------------- tails
