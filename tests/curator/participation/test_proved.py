@@ -12,11 +12,15 @@ from common.web.dependencies import part_of
 from curator.participation import preparation, windows
 from curator.participation.loop import Participation
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.query.proofs import proof_plan
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
 from tests.curator.participation.test_rounds import EXPECTED, populated
 
 PROVED: dict[str, Any] = {"validity": "proved", "n_max": 1000}
+AROUND = (70, 69)
+"""Bytes of a lone piece around what is sealed: CBOR, with a longer length for aggregator 0."""
+CURATORS = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
 
 
 @pytest.mark.parametrize("function", ["variance", "slots"])
@@ -58,6 +62,31 @@ async def test_lone_and_hosted_windows_are_scaled_and_proved(
     assert s.world.result(descriptor) == {"vector": scaled}
     third = (await s.history("g-3"))[0]
     assert third["readings"]["used"] == 2
+
+
+@pytest.mark.parametrize("readings", [[], ["5", "5", "5", "10000"]])
+async def test_bodies_have_one_size_whatever_is_in_them(
+    s: Site, world: FakeWorld, readings: list[str]
+) -> None:
+    await s.policy(**OPEN)
+    await s.enrol("house-1")
+    await s.enrol("gateway", ["g-1", "g-2"])
+    for minute, value in enumerate(readings):
+        await s.reading("house-1", value, minute)
+        await s.reading("g-1", value, minute)
+    s.open(query(NOISY, **CURATORS, **PROVED, name="first"))
+    await s.take_part()  # it announces the sessions
+    for aggregator in world.aggregators:
+        aggregator.bodies.clear()
+    descriptor = s.open(query(NOISY, **CURATORS, **PROVED))
+    await s.take_part()
+    plan = proof_plan(descriptor.query)
+    for index, aggregator in enumerate(world.aggregators):
+        (part,) = [b for _, b in aggregator.bodies if b.startswith(b"TCB1")]
+        (lone,) = [b for _, b in aggregator.bodies if not b.startswith(b"TCB1")]
+        header, presence, tag = 88 + len("gateway"), 1, 16
+        assert len(part) == header + presence + plan.of(2).share_bytes(index) + tag
+        assert len(lone) == plan.of(1).share_bytes(index) + tag + AROUND[index > 0]
 
 
 async def test_after_an_overlap_no_other_batching_of_the_same_numbers_follows(

@@ -82,6 +82,15 @@ def test_what_is_verified_is_never_below_the_clamped_mechanisms_own_delta(
             assert exact_delta(asked, float(at), draws) <= float(delta) + 1e-12
 
 
+def test_a_bound_near_twice_the_scale_costs_what_the_specification_says() -> None:
+    """One Laplace, b = Delta = 3, T = 6: 0.154 exactly."""
+    asked = proved(**ONE_DRAW, noise_tail="0.74")
+    assert proof_plan(asked).of(1).function.noise_bounds == (6,)
+    exact = exact_delta(asked, 1.0, 1)
+    assert exact == pytest.approx(0.154, abs=0.001)
+    assert exact <= float(verified_line(asked, Scenario.ASSUMED).delta)
+
+
 def test_the_default_tail_is_stated_and_not_counted() -> None:
     asked = proved(**ONE_DRAW)
     line = verified_line(asked, Scenario.ASSUMED)
