@@ -30,6 +30,9 @@ from tacit.randomness import SeededRandom
 from tests.coordinator.double import OPERATOR_TOKEN as TOKEN
 
 FINISHED = ("succeeded", "failed", "cancelled")
+ANY_PORT = "127.0.0.1:0"
+"""Where a Dask scheduler answers HTTP, as it does without a dashboard too: by itself all take one
+port."""
 BOX = [[0, 10], [0, 10]]
 KMEANS: dict[str, Any] = {
     "k": 2,

@@ -17,7 +17,7 @@ import pytest
 from cli.services.deployment import free_ports
 from coordinator.storage_keys import KeySource, StorageKeys, seed_purpose
 from tacit.client.client import Client
-from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
+from tests.coordinator.jobs.office import ANY_PORT, LONG, TOKEN, Office, expected, scattered
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +58,7 @@ class Process(Office):
     def stop(self) -> None:
         """Stop; its workers end with it."""
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(120)
         self._log.close()
 
     def seed_of(self, job: str) -> bytes:
@@ -110,6 +110,7 @@ def test_the_workers_of_another_scheduler(tmp_path: Path) -> None:
     address = f"tcp://127.0.0.1:{port}"
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
     scheduler = [*dask, "--port", str(port), "--no-dashboard", "--no-show"]
+    scheduler += ["--dashboard-address", ANY_PORT]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
     worker += ["--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(tmp_path)]
     with (tmp_path / "dask.log").open("wb") as log:
@@ -127,4 +128,4 @@ def test_the_workers_of_another_scheduler(tmp_path: Path) -> None:
             for item in started[::-1]:
                 os.killpg(item.pid, signal.SIGTERM)
             for item in started:
-                item.wait(20)
+                item.wait(120)

@@ -16,7 +16,7 @@ from coordinator.jobs.workers import execution
 from coordinator.jobs.workers.execution import map_spread
 from coordinator.jobs.workers.link import Ticket
 from coordinator.services import Jobs
-from tests.coordinator.jobs.office import BOX, Office, blobs, expected, office
+from tests.coordinator.jobs.office import ANY_PORT, BOX, Office, blobs, expected, office
 
 PARAMS: dict[str, Any] = {
     "method": "grid-ldp",
@@ -41,7 +41,7 @@ AS_IT_WAS = (execution.WORTH_S, execution.WORTH_LEFT_S, execution.WORTH_SEALS)
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """An office with two workers of a Dask scheduler."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=ANY_PORT) as cluster,
         office(
             tmp_path_factory.mktemp("office"), dask_scheduler=cluster.scheduler_address
         ) as running,
