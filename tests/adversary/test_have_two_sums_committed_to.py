@@ -157,6 +157,6 @@ async def test_who_has_revealed_commits_to_nothing_else(trio: Federation) -> Non
     accepted = await current.freeze()  # of the others, it takes the commitments back
     refused(await reveal(current, 1, all_three), 409, "round_not_committed")
     refused(await agreed(current, 0, accepted[:2]), 409, "manifest_refused")
-    # the two that have not revealed may agree anew: on one manifest, as ever
+    # the two that have not revealed may agree again, on one manifest
     assert (await agreed(current, 1, accepted[1:])).status_code == 200
     refused(await agreed(current, 1, accepted), 409, "manifest_refused")

@@ -42,7 +42,7 @@ async def test_grounds_of_the_own_ledger_go_by_one_name(s: Site, world: FakeWorl
     round_id, members, grounds = await told(s, world)
     assert members == [True, True, True, False]
     assert grounds == {"own": 2, "policy": 1}
-    # Control: told as they are recorded, the names would give each of them away.
+    # Control: the grounds as they are recorded would give each curator away.
     shown = {}
     for name in NAMES[:3]:
         (item,) = [each for each in await s.history(name) if each["round"] == round_id]

@@ -50,12 +50,12 @@ async def test_hours_that_are_over_are_told_without_small_counts(
     assert (await flow(peer)).hours == ()  # the hour is not over
     clock.advance(timedelta(hours=1, minutes=2))
     [hour] = (await flow(peer)).hours
-    # two pieces were known before: fewer than five are not told
+    # two pieces were known before: counts below five are not published
     assert (hour.form, hour.outcomes) == ("lone", {"stored": 8, "seal_broken": 6})
     assert hour.hour.minute == hour.hour.second == 0
     before = await flow(peer)
     await uploads_again(peer)
-    assert await flow(peer) == before  # what is told of an hour does not change
+    assert await flow(peer) == before  # the figures of an hour that is over do not change
 
 
 async def uploads_again(peer: Peer) -> None:

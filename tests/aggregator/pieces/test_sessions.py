@@ -77,7 +77,7 @@ async def test_a_session_is_announced_once_and_known_in_all_rounds_of_its_key(
     again = await pair.open(ASKED)
     second = again.piece(sender, 0, np.array([7], np.uint64))
     assert second.announce is None and second.session == piece.session
-    # a process that was started anew knows it from its store
+    # after a restart the process reads it from its store
     aggregator = pair.peers[0].part(Aggregator)
     aggregator.seal_keyring.forget_all_but([])
     aggregator.forget_rounds()
