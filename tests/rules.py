@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 RULE = {"min_participants": 2}
-RULE_TEXT = '{"min_participants": 2}'
 
 
 def ruled(fields: Mapping[str, Any]) -> dict[str, Any]:
