@@ -263,8 +263,8 @@ _LOOK_S: Final = 1.0
 _SHORT: Final = 400
 ROWS_OF_TABLE: Final = 10
 SAID: Final = {
-    "asked": "The job is queued.",
-    "cancelled": "The job ends as soon as it can.",
+    "asked": "The job was queued.",
+    "cancelled": "The job was told to end.",
     "stopped": "No further period is asked for.",
 }
 

@@ -174,11 +174,12 @@ MOST_SHOWN: Final = 2_000
 """Values of a vector on a page, as a picture and as rows; the files have up to a million."""
 _LOOK_S: Final = 1.0
 SAID: Final = {
-    "opened": "The round is open.",
-    "closing": "The round freezes now.",
+    "opened": "The round was opened.",
+    "closing": "The round was told to freeze.",
     "aborted": "The round was ended without a sum.",
 }
-"""What a page says after a form, by the key in its address."""
+"""What a page says after a form, by the key in its address: what was done, which stays true while
+the page follows the round."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from cli.services.deployment import Deployment
-from tests.browser.conftest import PICTURES, SHOWN, Site, signed_in, windows
+from tests.browser.conftest import PICTURES, SHOWN, WAIT_MS, Site, signed_in, windows
 from tests.browser.test_console import LOOKS, violations
 
 pytestmark = pytest.mark.slow
@@ -153,14 +154,14 @@ CHECK = "Check in this browser"
 
 def check_answer(page: Page, number: int) -> None:
     """Open one of the four answers, once it is known how its round ended, and check it."""
-    page.locator("table a").nth(number).click()
-    button = page.get_by_role("button", name=CHECK)
-    for _ in range(60):
-        if button.is_visible():
+    # To follow the link by a click would not wait: a reload stops a page that is still to come.
+    page.goto(urljoin(page.url, str(page.locator("table a").nth(number).get_attribute("href"))))
+    for _ in range(WAIT_MS // 1000):
+        if not page.get_by_text("is published yet").count():
             break
         page.wait_for_timeout(1000)
         page.reload()
-    button.click()
+    page.get_by_role("button", name=CHECK).click()
 
 
 def fulfil(body: dict[str, Any]) -> Callable[[Route], None]:

@@ -60,14 +60,12 @@ async function follow(part) {
       wanted.searchParams.set("wait_s", tag ? WAIT_S : 0);
       const answer = await fetch(wanted, { headers, redirect: "error" });
       if (answer.status === 200) {
-        const first = tag === null; // what it shows may have changed since the page was made
         tag = answer.headers.get("ETag");
         const open = [...part.querySelectorAll("details")].map((each) => each.open);
         part.innerHTML = await answer.text();
         part.querySelectorAll("details").forEach((each, index) => { each.open ||= open[index] ?? false; });
         showTimes(part);
         if (part.querySelector("[data-finished]")) part.dataset.done = "";
-        if (!first) document.querySelector(".flash")?.remove(); // it told of a state that is over
         showPrint();
         showCheck();
       } else if (answer.status !== 304) throw new Error(String(answer.status));
