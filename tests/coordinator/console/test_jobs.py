@@ -144,7 +144,7 @@ async def test_a_job_is_started_once_after_its_price_and_followed(it: Office) ->
     place = browser.page.headers["location"]
     assert place.startswith(f"/console/jobs/{job['id']}")
     await browser.get(place)
-    assert "The job is queued." in browser.words()
+    assert "The job was queued." in browser.words()
     assert job["params"] == asked["params"]
     live = f"/console/jobs/{job['id']}/live"
     async with asyncio.timeout(120):

@@ -52,6 +52,7 @@ const visible = () => new Promise((done) => {
 async function follow(part) {
   let tag = null;
   let lost = null;
+  let shown = part.innerHTML.trim(); // what is the same is left: a replaced part loses focus and clicks
   while (!("done" in part.dataset)) {
     await visible();
     try {
@@ -61,10 +62,15 @@ async function follow(part) {
       const answer = await fetch(wanted, { headers, redirect: "error" });
       if (answer.status === 200) {
         tag = answer.headers.get("ETag");
-        const open = [...part.querySelectorAll("details")].map((each) => each.open);
-        part.innerHTML = await answer.text();
-        part.querySelectorAll("details").forEach((each, index) => { each.open ||= open[index] ?? false; });
-        showTimes(part);
+        const made = document.createElement("template");
+        made.innerHTML = await answer.text();
+        if (made.innerHTML.trim() !== shown) {
+          shown = made.innerHTML.trim();
+          const open = [...part.querySelectorAll("details")].map((each) => each.open);
+          part.replaceChildren(made.content);
+          part.querySelectorAll("details").forEach((each, index) => { each.open ||= open[index] ?? false; });
+          showTimes(part);
+        }
         if (part.querySelector("[data-finished]")) part.dataset.done = "";
         showPrint();
         showCheck();
