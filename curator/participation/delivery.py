@@ -266,11 +266,17 @@ class Delivery:
             parcel = replace(parcel, party=party)  # a token may have been renewed
             if not items:
                 break
-            over = shown is not None and shown.outcome is not None
-            if over or self._clock.now() > parcel.deadline + self._grace:
-                await self.note([Answer(item.place, MISSED, "gave_up") for item in items])
-                break
-            answers = await asyncio.gather(*(self.send(parcel, item) for item in items))
+            outcome = None if shown is None else shown.outcome
+            late = self._clock.now() > parcel.deadline + self._grace
+            answers: list[Answer | None] = [None] * len(items)
+            if outcome == "released" or (outcome is None and not late):
+                # Of a released round an aggregator answers whether what it got is in the sum.
+                answers = await asyncio.gather(*(self.send(parcel, item) for item in items))
+            if outcome is not None or late:
+                answers = [
+                    answer or Answer(item.place, MISSED, "gave_up")
+                    for item, answer in zip(items, answers, strict=True)
+                ]
             if not await self.note(answers):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 30.0)

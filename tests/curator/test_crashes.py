@@ -56,6 +56,49 @@ async def test_what_was_sent_but_not_closed_is_closed_after_a_restart(
         assert (await s.history("a"))[0]["state"] == "delivered"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "included", "state"),
+    [
+        ("released", True, "delivered"),
+        ("released", False, "missed"),
+        ("released", None, "missed"),
+        ("aborted", True, "missed"),
+    ],
+)
+async def test_after_the_end_aggregators_are_asked_whether_it_was_included(
+    site: OpenSite, world: FakeWorld, outcome: str, included: bool | None, state: str
+) -> None:
+    """The process died before it had stored that all was taken. Once more it sends only into a
+    released round: the sum of an aborted one may be given back. None: nobody answers."""
+
+    async def crash(*_: Any) -> bool:
+        raise RuntimeError("killed")
+
+    async with site() as s:
+        await s.enrol("house")
+        descriptor = s.open(noisy())
+        part_of(s.app, Delivery).note = crash  # type: ignore[method-assign]
+        await part_of(s.app, Participation).discover(COORDINATOR)
+        await part_of(s.app, Participation).contribute_due()
+    world.finish(descriptor, outcome)
+    for item in world.aggregators:
+        assert len(item.bodies) == 1
+        item.refusals = [
+            problem(503, "unavailable", retryable=True)
+            if included is None
+            else problem(410, "round_closed", included=included)
+        ]
+    async with site() as s:
+        await s.take_part()
+        await part_of(s.app, Participation).settle()
+        await part_of(s.app, Participation).resume_deliveries()
+        [answer] = await s.history("house")
+        assert (answer["outcome"], answer["state"]) == (outcome, state)
+        assert answer["contributed"]
+        sent = 2 if outcome == "released" else 1
+        assert [len(item.bodies) for item in world.aggregators] == [sent] * len(world.aggregators)
+
+
 async def test_a_lost_answer_is_followed_by_the_same_bytes(
     site: OpenSite, world: FakeWorld
 ) -> None:
