@@ -316,9 +316,10 @@ class Reporting:
             except PeerUnavailable:
                 return
             except ProblemReceived as error:
-                if error.status in (404, 409, 410, 422):
+                if error.status in (404, 409, 410, 422):  # earlier ones may be in the result
+                    _logger.info("collection_over", job=item.job, problem=error.name)
                     async with self.database.begin() as transaction:
-                        await store.change(transaction, row, Stage.OVER, error.name)
+                        await store.change(transaction, row, Stage.OVER)
                 return
             async with self.database.begin() as transaction:
                 await store.answer(transaction, item.job, left, answers)
