@@ -272,15 +272,17 @@ def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
         return [(at, max(0.0, float(most - spent_amount))) for at, spent_amount in spent]
 
     currency = "rho" if in_rho else "epsilon"
+    short = chosen.limit.period_s is not None and chosen.limit.period_s < PERIODS["a day"]
+    when = "%d %b %Y, %H:%M UTC" if short else "%d %b %Y"
     sentence = (
         f"{amount(chosen.left)} of {currency} {format_exact(most)} is left on "
-        f"{past.points[-1].at:%d %b %Y}."
+        f"{past.points[-1].at:{when}}."
     )
     used_up = chosen.exhausted is not None and chosen.exhausted <= chosen.ends
     if used_up and chosen.exhausted is not None:
-        sentence += f" At this pace it is used up on {chosen.exhausted:%d %b %Y}."
+        sentence += f" At this pace it is used up on {chosen.exhausted:{when}}."
     elif chosen.limit.period_s is not None:
-        sentence += f" It lasts until the period ends on {chosen.ends:%d %b %Y}."
+        sentence += f" It lasts until the period ends on {chosen.ends:{when}}."
     else:
         sentence += f" It lasts beyond {chosen.ends:%d %b %Y}."
     coming = [point for point in left(chosen.points) if point[0] >= past.points[-1].at]

@@ -345,7 +345,7 @@ def _burn_down(
         side = "end" if x > width / 2 else "start"
         parts.append(_text(x + (-10 if side == "end" else 10), y - 10, "used up", side))
     side = "end" if now[0] > width / 2 else "start"
-    parts.append(_text(now[0] + (-6 if side == "end" else 6), _TOP + 8, "today", side))
+    parts.append(_text(now[0] + (-6 if side == "end" else 6), _TOP + 8, "now", side))
     return _Drawn(Markup().join(parts), bottom + 28)
 
 

@@ -55,9 +55,24 @@ async def test_the_page_tells_what_the_api_tells(house: Houses) -> None:
         assert len(past) == 1 + len(points)
         assert 'class="number">1</td><td class="number">1</td>' in past[-1]
         assert 'class="chart burn-down"' in page.text
+        assert f"until the period ends on {at_end(limit['ends'], '%d %b %Y')}." in text
         await policy(it, browser)
         await verified(it, browser)
         await by_an_analyst(it)
+
+
+def at_end(instant: str, form: str) -> str:
+    return f"{datetime.fromisoformat(instant):{form}}"
+
+
+async def test_a_period_of_less_than_a_day_ends_at_an_hour(house: Houses) -> None:
+    async with house(3, console=True, clock=ManualClock()) as it:
+        await limited(it, {"epsilon": "20", "period_s": 3600})
+        [limit] = (await it.ask("POST", "/v1/budget/outlook", {})).json()["limits"]
+        browser = await signed_in(it)
+        await browser.get("/console/budget")
+        ends = at_end(limit["ends"], "%d %b %Y, %H:%M UTC")
+        assert f"until the period ends on {ends}." in browser.words()
 
 
 async def policy(it: House, browser: Browser) -> None:
