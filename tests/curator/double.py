@@ -113,8 +113,6 @@ class FakeAggregator:
     closed: set[str] = field(default_factory=set)
     die_after_enrolment: bool = False
     seal_key: SealKey = field(default_factory=lambda: SealKey(SealKey.new_seed()))
-    seal_key_made: datetime | None = None
-    """Else when a round is opened."""
     seal_number: int = 1
     sessions: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
     announced: list[tuple[str, bytes]] = field(default_factory=list)
