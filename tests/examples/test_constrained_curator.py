@@ -77,7 +77,7 @@ class World:
         """A round of the query over the window."""
         query = self.coordinator.queries.create({**QUERY, **changes})
         round_id: str = self.coordinator.rounds.open(query["id"], window=WINDOW)["id"]
-        for _ in range(200):  # it is listed once all aggregators have taken it
+        for _ in range(2400):  # it is listed once all aggregators have taken it
             listed = self.coordinator.get("/v1/rounds", state="open")["rounds"]
             if any(item["statement"]["round"] == round_id for item in listed):
                 return round_id
