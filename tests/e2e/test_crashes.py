@@ -144,4 +144,6 @@ async def _killed(
         total = round(float(found["result"]["sum"]) * 1000)
         assert total.bit_count() == found["participants"]
         assert total < 2 ** len(CURATORS)
+        included = {name for i, name in enumerate(CURATORS) if total >> i & 1}
+        assert await running.delivered(CURATORS, round_id) == included
     assert await running.debits(CURATORS[0], round_id) <= 1

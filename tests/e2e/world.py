@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -180,6 +180,23 @@ class World:
         """How often a curator's own ledger was debited for a round."""
         statement = await self.call(self._curator, "GET", f"/v1/curators/{curator}/contributions")
         return sum(item["round"] == round_id for item in statement["contributions"])
+
+    async def delivered(self, curators: Sequence[str], round_id: str) -> set[str]:
+        """Which curators' own statements say that their pieces were taken, once each is final."""
+        taken = set()
+        async with asyncio.timeout(120):
+            for curator in curators:
+                while (state := await self._state(curator, round_id)) in ("planned", "prepared"):
+                    await asyncio.sleep(0.1)
+                if state == "delivered":
+                    taken.add(curator)
+        return taken
+
+    async def _state(self, curator: str, round_id: str) -> str | None:
+        path = f"/v1/curators/{curator}/contributions"
+        statement = await self.call(self._curator, "GET", path)
+        states = [i["state"] for i in statement["contributions"] if i["round"] == round_id]
+        return states[0] if states else None
 
     def _before(self, service: ServiceAddress) -> ServiceAddress:
         """A service at the address of its proxy, where it has one."""
