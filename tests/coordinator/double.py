@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -129,19 +130,41 @@ class House:
         self.app: FastAPI
         self.client: httpx.AsyncClient
         self._stack: AsyncExitStack | None = None
+        self._answering: set[asyncio.Task[httpx.Response]] = set()
 
     async def start(self, **changes: Any) -> None:
         """Start the coordinator on its database."""
-        self._stack = AsyncExitStack()
+        stack = AsyncExitStack()
         settings = self.settings.model_copy(update=changes)
         await migrated(settings)
-        self.app, self.client = await self._stack.enter_async_context(self.replica(settings))
+        self.app, self.client = await stack.enter_async_context(self.replica(settings))
+        self._stack = stack
 
     async def stop(self) -> None:
-        """Stop the coordinator where it stands."""
-        if self._stack is not None:
-            await self._stack.aclose()
-        self._stack = None
+        """Stop the coordinator where it stands. What others asked of it is cut off: it would read
+        a database whose files a test may replace."""
+        stack, self._stack = self._stack, None
+        for request in self._answering:
+            request.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+        if stack is not None:
+            await stack.aclose()
+
+    async def answer(self, request: httpx.Request) -> httpx.Response:
+        """A request of another service, whichever process the coordinator is now."""
+        if self._stack is None:
+            raise httpx.ConnectError("nobody is there", request=request)
+        transport = httpx.ASGITransport(app=self.app)
+        answering = asyncio.create_task(transport.handle_async_request(request))
+        self._answering.add(answering)
+        answering.add_done_callback(self._answering.discard)
+        try:
+            return await answering
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if asking is not None and asking.cancelling():
+                raise
+            raise httpx.ReadError("it has stopped", request=request) from None
 
     async def restart(self, **changes: Any) -> None:
         """Drop the coordinator, and start another on the same database."""

@@ -37,7 +37,7 @@ class Following(httpx.AsyncBaseTransport):
         self._house = house
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await httpx.ASGITransport(app=self._house.app).handle_async_request(request)
+        return await self._house.answer(request)
 
 
 COLLECTING_S: Final = 600
