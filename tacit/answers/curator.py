@@ -343,7 +343,8 @@ class RefusedProof(Answer):
 
 class GivenContribution(Answer):
     """What a round asked for, and the answer. `operators`: of the aggregators that received
-    pieces; `delivery`: sealed bodies by state; `outcome`: how the round ended."""
+    pieces; `delivery`: sealed bodies by state, `problems`: why an aggregator has not confirmed that
+    it took them (`gave_up`: it did not answer until the end); `outcome`: how the round ended."""
 
     round: str
     query: str
