@@ -69,6 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hold each answer of a service in this process against the API's document; share
     routes and statements; count what the tests cost."""
     config.pluginmanager.register(Cost(), "cost")
+    if worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw"):
+        from cli.services import deployment
+
+        # Others that run beside it take other ports, and none of its own before it listens there.
+        deployment.PORTS = deployment.PORTS[int(worker) % 8 :: 8]
     share()
     hold_answers()
 

@@ -124,6 +124,8 @@ class Deployment:
 
 
 PORTS = range(16_000, 32_000)
+_given: set[int] = set()
+"""Ports that nobody may have begun to listen at yet."""
 _KINDS = ("coordinator", "aggregator", "curator")
 
 
@@ -131,14 +133,17 @@ def free_ports(count: int) -> list[int]:
     """Ports on loopback without a listener.
 
     They are below the range of outgoing connections, so that a restarted service finds its port
-    free, and random, so that two deployments that start at the same time rarely collide.
+    free, and random, so that two deployments that start at the same time rarely collide. This
+    process gets a port again only when there is no other.
     """
     result: list[int] = []
-    for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
+    ports = secrets.SystemRandom().sample(PORTS, len(PORTS))
+    for port in sorted(ports, key=_given.__contains__):
         if len(result) == count:
             break
         if _is_free(port):
             result.append(port)
+    _given.update(result)
     return result
 
 

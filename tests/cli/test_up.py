@@ -17,6 +17,11 @@ def _ports(deployment: Deployment) -> list[int]:
     return [int(item.url.rpartition(":")[2]) for item in deployment.services]
 
 
+def test_no_port_is_given_twice() -> None:
+    """Two calls are for two services, of which the first may not listen yet."""
+    assert not {*free_ports(500)} & {*free_ports(500)}
+
+
 def _run_of_free_ports(count: int) -> int:
     while True:
         (first,) = free_ports(1)
