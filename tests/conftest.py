@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw"):
         from cli.services import deployment
 
-        # Others that run beside it take other ports, and none of its own before it listens there.
+        # Workers share no ports: one could take a port that another has planned to listen at.
         deployment.PORTS = deployment.PORTS[int(worker) % 8 :: 8]
     share()
     hold_answers()

@@ -264,7 +264,7 @@ _SHORT: Final = 400
 ROWS_OF_TABLE: Final = 10
 SAID: Final = {
     "asked": "The job was queued.",
-    "cancelled": "The job was told to end.",
+    "cancelled": "The end of the job was requested.",
     "stopped": "No further period is asked for.",
 }
 

@@ -175,7 +175,7 @@ MOST_SHOWN: Final = 2_000
 _LOOK_S: Final = 1.0
 SAID: Final = {
     "opened": "The round was opened.",
-    "closing": "The round was told to freeze.",
+    "closing": "The freeze of the round was requested.",
     "aborted": "The round was ended without a sum.",
 }
 """What a page says after a form, by the key in its address: what was done, which stays true while

@@ -267,12 +267,12 @@ class Delivery:
             if not items:
                 break
             outcome = None if shown is None else shown.outcome
-            late = self._clock.now() > parcel.deadline + self._grace
+            over = outcome is not None or self._clock.now() > parcel.deadline + self._grace
             answers: list[Answer | None] = [None] * len(items)
-            if outcome == "released" or (outcome is None and not late):
+            if outcome == "released" or not over:
                 # Of a released round an aggregator answers whether what it got is in the sum.
                 answers = await asyncio.gather(*(self.send(parcel, item) for item in items))
-            if outcome is not None or late:
+            if over:
                 answers = [
                     answer or Answer(item.place, MISSED, "gave_up")
                     for item, answer in zip(items, answers, strict=True)
